@@ -1,0 +1,1 @@
+//! Programs that show flow at work.

@@ -1,0 +1,1 @@
+//! flow-core: stateful stream processing as a function.

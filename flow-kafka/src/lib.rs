@@ -1,0 +1,3 @@
+//! Runs flow topologies on Kafka.
+
+pub mod broker;
