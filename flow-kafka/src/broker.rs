@@ -1,6 +1,6 @@
 //! The broker seam: all that the runtime asks of Kafka, and of the machine it runs on.
 //!
-//! Two sides implement it. [`crate::rdkafka`] is the real one, on librdkafka. `crate::embedded::direct` talks to the embedded
+//! Two sides implement it. `crate::rdkafka` is the real one, on librdkafka. `crate::embedded::direct` talks to the embedded
 //! broker's state machine without a network; a simulation uses it, because there every call is a point at which one seed
 //! decides what happens next. The worker, the commit, the rebalance and the recovery above the seam are the same code on both.
 //!
@@ -134,8 +134,9 @@ pub trait Consumer: Send {
     /// Reads the group membership from the client, now. An unknown generation (no member, or none yet) is an error
     /// ([`ErrorKind::NoGeneration`]): the broker would accept it from anybody.
     fn generation(&mut self) -> Result<Generation, BrokerError>;
-    /// The end of the partition as last seen by the client, without asking the broker. `None`: not known yet.
-    fn end(&mut self, partition: &TopicPartition) -> Option<Offset>;
+    /// How far the client's position is behind the end of the partition as it last saw it (markers and gaps passed count as
+    /// read), without asking the broker. `None`: not known yet.
+    fn lag(&mut self, partition: &TopicPartition) -> Option<u64>;
     /// Leaves the group and closes. A pending rebalance is acknowledged inside.
     fn close(self: Box<Self>);
 }
