@@ -1,3 +1,5 @@
 //! Runs flow topologies on Kafka.
 
 pub mod broker;
+#[cfg(feature = "embedded")]
+pub mod embedded;
