@@ -121,7 +121,11 @@ pub trait Consumer: Send {
     /// A rebalance is only noted inside the client; it comes back from here, with no record after it in the same call, and
     /// waits for [`acknowledge`](Self::acknowledge). Until then no record of any partition is handed out.
     /// `each` answers [`Next::Stop`] to leave the rest for the next call: that record counts as not handed out.
-    fn poll(&mut self, timeout: Duration, each: &mut dyn FnMut(&Polled<'_>) -> Next) -> Result<Option<Rebalance>, BrokerError>;
+    fn poll(
+        &mut self,
+        timeout: Duration,
+        each: &mut dyn FnMut(&Polled<'_>) -> Next,
+    ) -> Result<Option<Rebalance>, BrokerError>;
     /// Answers a rebalance after everything was done for it. Newly assigned partitions start paused; a revoked one must not be
     /// touched afterwards.
     fn acknowledge(&mut self, rebalance: &Rebalance) -> Result<(), BrokerError>;
@@ -219,7 +223,12 @@ pub trait Producer: Send {
     /// Waits until every record is acknowledged. The error names the first record that was refused (topic, partition, reason).
     fn flush(&mut self, timeout: Duration) -> Result<(), BrokerError>;
     /// Adds offsets to the transaction. Refuses an empty list: Kafka's client would say Ok, send nothing, and fence nobody.
-    fn send_offsets(&mut self, offsets: &[OffsetCommit], generation: &Generation, timeout: Duration) -> Result<(), BrokerError>;
+    fn send_offsets(
+        &mut self,
+        offsets: &[OffsetCommit],
+        generation: &Generation,
+        timeout: Duration,
+    ) -> Result<(), BrokerError>;
     /// Commits. [`ErrorKind::Retriable`] after `timeout` means not known yet: call it again.
     fn commit(&mut self, timeout: Duration) -> Result<(), BrokerError>;
     /// Aborts. [`ErrorKind::Retriable`] after `timeout` means not known yet: call it again.
@@ -248,7 +257,12 @@ pub struct Watermarks {
 pub trait Reader: Send {
     /// The committed offsets of the group, stable: waits up to `timeout` while a transaction that commits some of them is open
     /// and then fails with [`ErrorKind::Unstable`]. `None`: never committed.
-    fn committed(&mut self, group: &str, of: &[TopicPartition], timeout: Duration) -> Result<Vec<Option<Committed>>, BrokerError>;
+    fn committed(
+        &mut self,
+        group: &str,
+        of: &[TopicPartition],
+        timeout: Duration,
+    ) -> Result<Vec<Option<Committed>>, BrokerError>;
     /// Both watermarks, `read_uncommitted`: the high one counts records of open transactions.
     fn watermarks(&mut self, of: &[TopicPartition], timeout: Duration) -> Result<Vec<Watermarks>, BrokerError>;
     /// Replaces what is read: each partition from an offset on.

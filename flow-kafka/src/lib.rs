@@ -3,3 +3,5 @@
 pub mod broker;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+#[cfg(feature = "embedded")]
+pub mod sim;
