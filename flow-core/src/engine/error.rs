@@ -1,0 +1,141 @@
+//! What can go wrong in a task, and where it says it happened.
+
+use std::fmt;
+
+use crate::{Offset, Partition};
+
+/// A record, a timer or a snapshot failed, and its policy (or its nature) says stop.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct TaskError {
+    /// What kind of failure.
+    pub kind: TaskErrorKind,
+    /// The step (source, processor, sink) as `describe()` prints it; for a snapshot the store.
+    pub step: String,
+    /// The topic of the record, as the topology names it; `None` if a timer fired or a snapshot was written.
+    pub topic: Option<String>,
+    /// The task's partition.
+    pub partition: Partition,
+    /// The offset of the record.
+    pub offset: Option<Offset>,
+    /// What is wrong, and what to do.
+    pub message: String,
+    /// A store was opened for writing before the failure, so states may include half of the record: this task's states must not be
+    /// committed. (The effects of the failed record are always cut off.)
+    pub torn: bool,
+}
+
+/// The kinds of [`TaskError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TaskErrorKind {
+    /// A key, value or timestamp could not be read, or a null key where one is needed.
+    Decode,
+    /// A step returned an error.
+    Step,
+    /// An output could not be written, is too big, or is too far ahead.
+    Produce,
+    /// A state could not be read from its snapshot or written to it, or is too big. Never skipped.
+    Snapshot,
+}
+
+impl fmt::Display for TaskErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TaskErrorKind::Decode => "decode",
+            TaskErrorKind::Step => "step",
+            TaskErrorKind::Produce => "produce",
+            TaskErrorKind::Snapshot => "snapshot",
+        })
+    }
+}
+
+impl fmt::Display for TaskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} failure in step `{}`, ", self.kind, self.step)?;
+        match (&self.topic, self.offset) {
+            (Some(topic), Some(offset)) => write!(f, "topic {topic}, partition {}, offset {offset}", self.partition)?,
+            _ => write!(f, "partition {}", self.partition)?,
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for TaskError {}
+
+/// A snapshot could not be restored. All of them mean: this binary cannot go on from this state.
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// The envelope has a format that this version of the library does not know.
+    Format {
+        /// The store.
+        store: String,
+        /// The format found.
+        found: u8,
+    },
+    /// The envelope ends too early.
+    Truncated {
+        /// The store.
+        store: String,
+    },
+    /// The state was written by another codec.
+    Codec {
+        /// The store.
+        store: String,
+        /// The id of the codec that wrote it.
+        found: u8,
+        /// The id of the store's codec.
+        expected: u8,
+    },
+    /// The state has another version than this program's.
+    Version {
+        /// The store.
+        store: String,
+        /// The version found.
+        found: u32,
+        /// The version of this program.
+        expected: u32,
+    },
+    /// A timer is pending that this program does not declare.
+    Timer {
+        /// The store.
+        store: String,
+        /// The timer's name.
+        timer: String,
+    },
+}
+
+impl fmt::Display for RestoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RestoreError::Format { store, found } => write!(
+                f,
+                "a snapshot of store `{store}` has format {found}, and this version of the library reads format {}: \
+                 run the version that wrote it, or a newer one",
+                crate::state::FORMAT
+            ),
+            RestoreError::Truncated { store } => write!(
+                f,
+                "a snapshot of store `{store}` ends too early: something else writes to its topic, or its name was given to another store"
+            ),
+            RestoreError::Codec { store, found, expected } => write!(
+                f,
+                "a snapshot of store `{store}` was written by codec {found}, and the store has codec {expected}: \
+                 give it the old codec back, or another name"
+            ),
+            RestoreError::Version { store, found, expected } => write!(
+                f,
+                "a snapshot of store `{store}` has state version {found}, and this program has version {expected}: \
+                 run the program that wrote it, or give the store another name"
+            ),
+            RestoreError::Timer { store, timer } => write!(
+                f,
+                "a snapshot of store `{store}` has the timer `{timer}` pending, and this program does not declare it: \
+                 declare it, or give the store another name"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RestoreError {}
