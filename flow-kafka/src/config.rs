@@ -1,1 +1,202 @@
-//! Configuration.
+//! Configuration of a running topology.
+
+use std::time::Duration;
+
+use flow_core::{Policies, Policy};
+
+use crate::error::RunError;
+
+/// How a topology runs: where Kafka is, under which name, and how often it commits.
+///
+/// ```
+/// use std::time::Duration;
+/// use flow_kafka::KafkaConfig;
+///
+/// let config = KafkaConfig::new("localhost:9092", "click-analytics")
+///     .workers(2)
+///     .commit_interval(Duration::from_millis(100))
+///     .set("security.protocol", "plaintext");
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct KafkaConfig {
+    pub(crate) app: String,
+    pub(crate) workers: Option<usize>,
+    pub(crate) commit_interval: Duration,
+    pub(crate) commit_bytes: usize,
+    pub(crate) policies: Policies,
+    pub(crate) max_record_bytes: usize,
+    pub(crate) max_lead: Option<Duration>,
+    pub(crate) replication: i32,
+    pub(crate) start_timeout: Duration,
+    pub(crate) recovery_deadline: Duration,
+    pub(crate) client: ClientSettings,
+}
+
+/// What the clients need to know: the part of [`KafkaConfig`] that reaches librdkafka.
+#[derive(Clone, Debug)]
+pub struct ClientSettings {
+    /// `host:port` of one or more brokers, separated by commas.
+    pub bootstrap: String,
+    /// After this long without a heartbeat the group gives a member's partitions away.
+    pub session_timeout: Duration,
+    /// After this long the broker aborts an open transaction; it looks every 10 s.
+    pub transaction_timeout: Duration,
+    /// How long a record may wait for its acknowledgement.
+    pub message_timeout: Duration,
+    /// A worker that does not poll for this long is taken for dead.
+    pub max_poll_interval: Duration,
+    /// Name of a static member; each worker appends its number.
+    pub instance: Option<String>,
+    /// librdkafka settings passed through as they are.
+    pub overrides: Vec<(String, String)>,
+}
+
+impl KafkaConfig {
+    /// Runs against the brokers `bootstrap` (`host:port,..`) as the application `app`.
+    ///
+    /// `app` is the consumer group's name and the prefix of every internal topic: a second process with the same name shares
+    /// the work, another name starts from the beginning with a state of its own.
+    pub fn new(bootstrap: impl Into<String>, app: impl Into<String>) -> Self {
+        KafkaConfig {
+            app: app.into(),
+            workers: None,
+            commit_interval: Duration::from_millis(100),
+            commit_bytes: 32 << 20,
+            policies: Policies::default(),
+            max_record_bytes: 1_000_000,
+            max_lead: Some(Duration::from_secs(3600)),
+            replication: -1,
+            start_timeout: Duration::from_secs(30),
+            recovery_deadline: Duration::from_secs(120),
+            client: ClientSettings {
+                bootstrap: bootstrap.into(),
+                session_timeout: Duration::from_secs(10),
+                transaction_timeout: Duration::from_secs(8),
+                message_timeout: Duration::from_secs(6),
+                max_poll_interval: Duration::from_secs(300),
+                instance: None,
+                overrides: Vec::new(),
+            },
+        }
+    }
+
+    /// How many worker threads (default: the number of cores). Never more than there are tasks.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// How long work is collected before it commits (default 100 ms). It bounds the latency of outputs, and it is what a crash
+    /// repeats.
+    pub fn commit_interval(mut self, interval: Duration) -> Self {
+        self.commit_interval = interval;
+        self
+    }
+
+    /// Commits earlier once this many bytes of outputs are kept (default 32 MiB).
+    pub fn commit_bytes(mut self, bytes: usize) -> Self {
+        self.commit_bytes = bytes;
+        self
+    }
+
+    /// What happens to a record whose key, value or timestamp cannot be read (default: stop).
+    pub fn on_decode_error(mut self, policy: Policy) -> Self {
+        self.policies.decode = policy;
+        self
+    }
+
+    /// What happens to a record for which a step returns an error (default: stop). A panic always stops.
+    pub fn on_step_error(mut self, policy: Policy) -> Self {
+        self.policies.step = policy;
+        self
+    }
+
+    /// What happens to a record whose output no broker would take: too large, or dated too far ahead (default: stop).
+    pub fn on_produce_error(mut self, policy: Policy) -> Self {
+        self.policies.produce = policy;
+        self
+    }
+
+    /// The largest output or snapshot in bytes (default 1,000,000, which fits a broker's default `message.max.bytes`).
+    pub fn max_record_bytes(mut self, bytes: usize) -> Self {
+        self.max_record_bytes = bytes;
+        self
+    }
+
+    /// How far ahead of the wall clock a record may be dated (default one hour, the broker's own bound for what it takes);
+    /// beyond it, it cannot be read. `None` lifts the bound.
+    pub fn max_lead(mut self, lead: Option<Duration>) -> Self {
+        self.max_lead = lead;
+        self
+    }
+
+    /// Replication factor of internal topics (default -1: the broker's `default.replication.factor`).
+    pub fn replication(mut self, factor: i32) -> Self {
+        self.replication = factor;
+        self
+    }
+
+    /// How long to wait at start for a broker that does not answer (default 30 s).
+    pub fn start_timeout(mut self, timeout: Duration) -> Self {
+        self.start_timeout = timeout;
+        self
+    }
+
+    /// How long a recovery may make no progress before it fails with a diagnosis (default 120 s).
+    pub fn recovery_deadline(mut self, deadline: Duration) -> Self {
+        self.recovery_deadline = deadline;
+        self
+    }
+
+    /// `session.timeout.ms` (default 10 s): how long the partitions of a dead process stay with it.
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.client.session_timeout = timeout;
+        self
+    }
+
+    /// `transaction.timeout.ms` (default 8 s): how long a dead process's open transaction can hold its successor up, plus up to
+    /// 10 s until the broker looks.
+    pub fn transaction_timeout(mut self, timeout: Duration) -> Self {
+        self.client.transaction_timeout = timeout;
+        self
+    }
+
+    /// `max.poll.interval.ms` (default 300 s): the longest time that the steps may spend on one batch of records.
+    pub fn max_poll_interval(mut self, interval: Duration) -> Self {
+        self.client.max_poll_interval = interval;
+        self
+    }
+
+    /// Passes a setting through to librdkafka. One that would break a guarantee is refused when the topology starts.
+    pub fn set(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.client.overrides.push((key.into(), value.into()));
+        self
+    }
+
+    /// All that is wrong with the configuration itself, at once.
+    pub(crate) fn check(&self) -> Result<(), RunError> {
+        let mut wrong = Vec::new();
+        if self.client.bootstrap.trim().is_empty() {
+            wrong.push("the bootstrap address is empty: give `host:port` of a broker".to_owned());
+        }
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if self.app.is_empty() || self.app.len() > 150 || !self.app.chars().all(legal) {
+            wrong.push(format!(
+                "the application id `{}` cannot be part of a topic's name: use 1 to 150 letters, digits, `.`, `_` or `-`",
+                self.app
+            ));
+        }
+        if self.workers == Some(0) {
+            wrong.push("0 workers would do nothing: ask for 1 or more".to_owned());
+        }
+        if self.client.transaction_timeout < self.commit_interval * 2 {
+            wrong.push(format!(
+                "commit_interval ({} ms) must be at most half of transaction_timeout ({} ms), or the broker aborts what is about to commit",
+                self.commit_interval.as_millis(),
+                self.client.transaction_timeout.as_millis()
+            ));
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(RunError::Config(wrong)) }
+    }
+}

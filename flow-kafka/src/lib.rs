@@ -1,7 +1,32 @@
 //! Runs flow topologies on Kafka.
+//!
+//! [`run`] starts worker threads, joins the consumer group and processes until it is told to stop. State snapshots, timers,
+//! outputs and input offsets commit in one Kafka transaction that carries the consumer's generation, so a stale owner can
+//! never overwrite a newer one; after a crash everything is as if the process had never failed.
+//!
+//! State lives in memory. More processes with the same application id share the partitions.
+//!
+//! The feature `embedded` adds `embedded`, a broker inside the process for examples, tests and simulation.
 
+#![deny(rustdoc::broken_intra_doc_links)]
+
+mod app;
 pub mod broker;
+mod commit;
+mod config;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+mod error;
+mod offsets;
+mod recovery;
+mod run;
 #[cfg(feature = "embedded")]
 pub mod sim;
+mod tasks;
+mod topics;
+mod worker;
+
+pub use app::{App, Counters, State, Summary};
+pub use config::{ClientSettings, KafkaConfig};
+pub use error::RunError;
+pub use run::start_on;

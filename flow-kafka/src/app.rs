@@ -1,0 +1,275 @@
+//! A running topology, as its process sees it: state, counters, shutdown.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{fmt, sync::Arc};
+
+use futures::Stream;
+use futures::channel::{mpsc, oneshot};
+
+use crate::error::RunError;
+
+/// What a running topology is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum State {
+    /// Reading the topics and starting workers.
+    Starting,
+    /// Partitions are being assigned, or tasks recovered.
+    Rebalancing,
+    /// Every task that this process owns is processing.
+    Running,
+    /// Committing for the last time and leaving the group.
+    Stopping,
+    /// Ended as asked.
+    Stopped,
+    /// Ended by an error.
+    Failed,
+}
+
+/// What was done so far. Published by the workers with each commit, at most a second late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Tasks processing now.
+    pub tasks: u64,
+    /// Records processed, those of repartition topics included.
+    pub records: u64,
+    /// Records emitted to topics.
+    pub outputs: u64,
+    /// Timers fired.
+    pub timers: u64,
+    /// Records skipped because key, value or timestamp could not be read.
+    pub skipped_decode: u64,
+    /// Records skipped because a step failed.
+    pub skipped_step: u64,
+    /// Records skipped because no broker would take their output.
+    pub skipped_produce: u64,
+    /// Records dropped by an aggregation because their key is null.
+    pub dropped_null_key: u64,
+    /// Transactions committed.
+    pub commits: u64,
+    /// Transactions aborted and sent again.
+    pub aborts: u64,
+    /// Snapshot records read by recoveries.
+    pub restored: u64,
+}
+
+impl Counters {
+    pub(crate) fn add(&mut self, other: &Counters) {
+        let Counters {
+            tasks,
+            records,
+            outputs,
+            timers,
+            skipped_decode,
+            skipped_step,
+            skipped_produce,
+            dropped_null_key,
+            commits,
+            aborts,
+            restored,
+        } = other;
+        self.tasks += tasks;
+        self.records += records;
+        self.outputs += outputs;
+        self.timers += timers;
+        self.skipped_decode += skipped_decode;
+        self.skipped_step += skipped_step;
+        self.skipped_produce += skipped_produce;
+        self.dropped_null_key += dropped_null_key;
+        self.commits += commits;
+        self.aborts += aborts;
+        self.restored += restored;
+    }
+}
+
+/// What a run did, once it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// The final counts.
+    pub counters: Counters,
+    /// From start to end.
+    pub time: Duration,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let c = &self.counters;
+        let seconds = self.time.as_secs_f64();
+        write!(
+            f,
+            "{} records in {seconds:.1} s ({:.0} a second), {} outputs, {} timers fired, {} commits, {} aborts",
+            c.records,
+            c.records as f64 / seconds.max(0.001),
+            c.outputs,
+            c.timers,
+            c.commits,
+            c.aborts
+        )?;
+        let skipped = c.skipped_decode + c.skipped_step + c.skipped_produce;
+        if skipped + c.dropped_null_key > 0 {
+            write!(
+                f,
+                ", {skipped} skipped ({} unreadable, {} failed in a step, {} not sendable), {} dropped for a null key",
+                c.skipped_decode, c.skipped_step, c.skipped_produce, c.dropped_null_key
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// A handle on a running topology.
+///
+/// Dropping it asks the topology to stop and does not wait for it.
+#[derive(Debug)]
+#[must_use = "dropping the handle stops the topology"]
+pub struct App {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) end: Option<oneshot::Receiver<Result<Summary, RunError>>>,
+}
+
+impl App {
+    /// What it is doing now.
+    pub fn state(&self) -> State {
+        self.shared.lock().state
+    }
+
+    /// Each change of state from now on, starting with the present one. Ends when the topology has ended.
+    pub fn states(&self) -> impl Stream<Item = State> + Send + use<> {
+        let (sender, receiver) = mpsc::unbounded();
+        let mut inner = self.shared.lock();
+        // A receiver that was just made is open.
+        let _ = sender.unbounded_send(inner.state);
+        if !matches!(inner.state, State::Stopped | State::Failed) {
+            inner.listeners.push(sender);
+        }
+        receiver
+    }
+
+    /// What was done so far, by all workers of this process.
+    pub fn counters(&self) -> Counters {
+        self.shared.counters()
+    }
+
+    /// Asks it to stop: commit, leave the group, end. Does not wait.
+    pub fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// Waits until it has ended, by itself or because it was asked to.
+    ///
+    /// # Errors
+    /// Why it ended, if nobody asked for it.
+    pub async fn wait(mut self) -> Result<Summary, RunError> {
+        let end = self.end.take().ok_or_else(|| RunError::Internal("the end was taken already".into()))?;
+        end.await.unwrap_or_else(|_| Err(RunError::Internal("the supervisor thread ended without a result".into())))
+    }
+
+    /// Stops and waits for the end.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub async fn shutdown(self) -> Result<Summary, RunError> {
+        self.stop();
+        self.wait().await
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
+
+/// What the workers, their supervisor and the handle share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    stop: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    workers: Vec<Option<(bool, Counters)>>,
+    failure: Option<RunError>,
+    listeners: Vec<mpsc::UnboundedSender<State>>,
+}
+
+impl Shared {
+    pub(crate) fn new() -> Self {
+        let inner = Inner { state: State::Starting, workers: Vec::new(), failure: None, listeners: Vec::new() };
+        Shared { stop: AtomicBool::new(false), inner: Mutex::new(inner) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Plain values: they are whole also after a panic of their holder.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn expect_workers(&self, number: usize) {
+        self.lock().workers = vec![None; number];
+    }
+
+    /// A worker's counts, and whether all its tasks are processing.
+    pub(crate) fn publish(&self, worker: usize, running: bool, counters: Counters) {
+        let mut inner = self.lock();
+        inner.workers[worker] = Some((running, counters));
+        if matches!(inner.state, State::Starting | State::Rebalancing | State::Running) {
+            let all = inner.workers.iter().all(|w| w.is_some_and(|(running, _)| running));
+            set(&mut inner, if all { State::Running } else { State::Rebalancing });
+        }
+    }
+
+    /// The first failure is the one that is returned; the others follow from it.
+    pub(crate) fn fail(&self, error: RunError) {
+        self.stop();
+        let mut inner = self.lock();
+        if inner.failure.is_none() {
+            log::error!("stopping: {error}");
+            inner.failure = Some(error);
+        } else {
+            log::error!("also: {error}");
+        }
+    }
+
+    pub(crate) fn enter(&self, state: State) {
+        set(&mut self.lock(), state);
+    }
+
+    pub(crate) fn take_failure(&self) -> Option<RunError> {
+        self.lock().failure.take()
+    }
+
+    pub(crate) fn end(&self, failed: bool) {
+        let mut inner = self.lock();
+        set(&mut inner, if failed { State::Failed } else { State::Stopped });
+        inner.listeners.clear();
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        self.lock().workers.iter().flatten().for_each(|(_, counters)| sum.add(counters));
+        sum
+    }
+}
+
+fn set(inner: &mut Inner, state: State) {
+    if inner.state == state {
+        return;
+    }
+    log::info!("{:?} -> {state:?}", inner.state);
+    inner.state = state;
+    inner.listeners.retain(|listener| listener.unbounded_send(state).is_ok());
+}

@@ -1,0 +1,442 @@
+//! The commit: outputs, snapshots, timers and input offsets in one transaction that carries the consumer's generation.
+//!
+//! This is the only file that begins and commits transactions, and none without an offset and a live generation: the offsets
+//! are what the broker compares the generation for, so they are the fence of everything else in the transaction.
+//!
+//! An abort undoes nothing here. State is a function of the input, so after an abort it is not wrong, only uncommitted: the
+//! encoded effects are kept per task until their outcome is known, and are sent again for the tasks that are still owned.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flow_core::{Partition, partition_for};
+
+use crate::broker::{
+    Broker, BrokerError, Consumer, ErrorKind, Generation, OffsetCommit, Outgoing, Producer, ProducerSpec, TopicId,
+    TopicPartition,
+};
+use crate::error::RunError;
+use crate::offsets::Note;
+use crate::tasks::{Active, Sent};
+use crate::topics::{Layout, TaskId};
+
+/// How a commit ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Everything is committed.
+    Done,
+    /// There was nothing to commit.
+    Nothing,
+    /// Nothing is committed, and nothing of it is visible; the effects are kept. Poll, then try again for what is still owned.
+    Again(String),
+    /// A task's offsets were committed by somebody else meanwhile: drop these tasks and recover them.
+    Superseded(Vec<TaskId>),
+}
+
+/// Commits for one worker.
+pub(crate) struct Committer {
+    broker: Arc<dyn Broker>,
+    layout: Arc<Layout>,
+    client_id: String,
+    transactional_id: String,
+    timeout: Duration,
+    producer: Option<Box<dyn Producer>>,
+    topics: HashMap<String, TopicId>,
+    open: bool,
+    refusals: u32,
+    /// Commits done.
+    pub(crate) commits: u64,
+    /// Transactions aborted.
+    pub(crate) aborts: u64,
+}
+
+/// After an aborted batch librdkafka may fail the next transaction once more, so one more than three.
+const REFUSALS_MAX: u32 = 4;
+const SLICE: Duration = Duration::from_secs(1);
+const CHUNK: usize = 1000;
+
+/// What went wrong inside a transaction, by what must follow.
+enum Trouble {
+    /// Abort, and send again.
+    Abort(BrokerError),
+    /// The producer is of no use; the transaction did not commit.
+    Replace(BrokerError),
+    /// It may have committed or not.
+    Unknown(BrokerError),
+}
+
+impl Trouble {
+    /// Before `commit` was called nothing can have been committed.
+    fn before_commit(error: BrokerError) -> Trouble {
+        match error.kind {
+            ErrorKind::Fenced | ErrorKind::Fatal => Trouble::Replace(error),
+            _ => Trouble::Abort(error),
+        }
+    }
+}
+
+impl Committer {
+    pub(crate) fn new(broker: Arc<dyn Broker>, layout: Arc<Layout>, client_id: String, timeout: Duration) -> Self {
+        let transactional_id = unique_id(&*broker, &layout, &client_id);
+        Committer {
+            broker,
+            layout,
+            client_id,
+            transactional_id,
+            timeout,
+            producer: None,
+            topics: HashMap::new(),
+            open: false,
+            refusals: 0,
+            commits: 0,
+            aborts: 0,
+        }
+    }
+
+    /// Sends kept effects ahead of the commit, so that the network works while the fold goes on. A failure here is only
+    /// remembered by the client: the commit will meet it.
+    pub(crate) fn send_ahead(&mut self, tasks: &mut [Active]) {
+        let done = self.ensure_open().and_then(|()| tasks.iter_mut().try_for_each(|task| self.send(task)));
+        if let Err(error) = done {
+            log::debug!("{}: sending ahead stopped: {error}", self.client_id);
+        }
+    }
+
+    /// True if the open transaction holds effects of this task.
+    pub(crate) fn holds(&self, task: &Active) -> bool {
+        self.open && task.sent != Sent::default()
+    }
+
+    /// Commits everything that the tasks have.
+    pub(crate) fn commit(&mut self, tasks: &mut [Active], consumer: &mut dyn Consumer) -> Result<Outcome, RunError> {
+        if !tasks.iter().any(|task| task.task.is_dirty()) {
+            // Nothing to hang an offset on: a transaction that was opened for a task since lost must not commit.
+            self.abort(tasks);
+            return Ok(Outcome::Nothing);
+        }
+        for task in tasks.iter_mut().filter(|task| task.task.is_dirty()) {
+            task.task.prepare_commit().map_err(RunError::Record)?;
+        }
+        let trouble = match self.transaction(tasks, consumer) {
+            Ok(()) => {
+                self.settle(tasks);
+                return Ok(Outcome::Done);
+            }
+            Err(trouble) => trouble,
+        };
+        match trouble {
+            Trouble::Abort(error) => {
+                self.abort(tasks);
+                if error.kind == ErrorKind::Retriable {
+                    // A request that got no answer may still arrive, in the next transaction of the same epoch: a new epoch.
+                    self.producer = None;
+                }
+                self.judge(error)
+            }
+            Trouble::Replace(error) => {
+                self.replace(tasks);
+                log::warn!("{}: a new producer takes over, its predecessor was shut out: {error}", self.client_id);
+                Ok(Outcome::Again(error.message))
+            }
+            Trouble::Unknown(error) => self.resolve(tasks, &error),
+        }
+    }
+
+    /// The transaction itself. No way leads past a failed `send_offsets` to `commit`.
+    fn transaction(&mut self, tasks: &mut [Active], consumer: &mut dyn Consumer) -> Result<(), Trouble> {
+        self.ensure_open().map_err(Trouble::before_commit)?;
+        tasks.iter_mut().try_for_each(|task| self.send(task)).map_err(Trouble::before_commit)?;
+        let timeout = self.timeout;
+        let producer = self.producer.as_deref_mut().expect("a transaction is open");
+        let host = self.broker.host();
+        let start = host.elapsed();
+        let left = move || timeout.saturating_sub(host.elapsed().saturating_sub(start));
+        // Flush first: send_offsets right after the previous commit would wait for its markers 100 ms at a time.
+        until(&left, |slice| producer.flush(slice)).map_err(Trouble::before_commit)?;
+        // Read now, on the thread that polls: an older one may be stale, and an unknown one would be accepted from anybody.
+        let generation = consumer.generation().map_err(Trouble::before_commit)?;
+        let offsets = offsets(tasks, &self.transactional_id, &generation);
+        until(&left, |slice| producer.send_offsets(&offsets, &generation, slice)).map_err(Trouble::before_commit)?;
+        let start = host.elapsed();
+        let left = move || (timeout * 2).saturating_sub(host.elapsed().saturating_sub(start));
+        until(&left, |slice| producer.commit(slice)).map_err(|error| match error.kind {
+            ErrorKind::Abort | ErrorKind::RecordRefused | ErrorKind::StaleGeneration => Trouble::Abort(error),
+            _ => Trouble::Unknown(error),
+        })
+    }
+
+    fn settle(&mut self, tasks: &mut [Active]) {
+        self.open = false;
+        self.refusals = 0;
+        self.commits += 1;
+        for task in tasks.iter_mut().filter(|task| task.task.is_dirty()) {
+            task.commit += 1;
+            task.sent = Sent::default();
+            task.task.committed();
+        }
+    }
+
+    /// A refused record or transaction is sent again a few times, a stale generation as long as we are a member.
+    fn judge(&mut self, error: BrokerError) -> Result<Outcome, RunError> {
+        match error.kind {
+            ErrorKind::StaleGeneration | ErrorKind::NoGeneration | ErrorKind::Retriable => {}
+            ErrorKind::Refused | ErrorKind::UnknownTopic => {
+                return Err(RunError::Broker { doing: format!("{}: committing", self.client_id), cause: error });
+            }
+            _ => {
+                self.refusals += 1;
+                if self.refusals >= REFUSALS_MAX {
+                    return Err(RunError::Commit { attempts: self.refusals, cause: error });
+                }
+            }
+        }
+        log::warn!("{}: the commit was refused and is sent again for what is still owned: {error}", self.client_id);
+        Ok(Outcome::Again(error.message))
+    }
+
+    /// Aborts the open transaction, if there is one. The effects stay with their tasks and will be sent again.
+    pub(crate) fn abort(&mut self, tasks: &mut [Active]) {
+        tasks.iter_mut().for_each(|task| task.sent = Sent::default());
+        if !std::mem::take(&mut self.open) {
+            return;
+        }
+        self.aborts += 1;
+        let Some(producer) = self.producer.as_deref_mut() else { return };
+        let host = self.broker.host();
+        let (start, timeout) = (host.elapsed(), self.timeout);
+        let left = move || timeout.saturating_sub(host.elapsed().saturating_sub(start));
+        if let Err(error) = until(&left, |slice| producer.abort(slice)) {
+            // The id's next initialisation aborts it for us; a new producer under the same id does that.
+            log::warn!("{}: the abort did not end ({error}); its producer is replaced", self.client_id);
+            self.producer = None;
+        }
+    }
+
+    /// Gives up the producer and its id; its open transaction is dead already.
+    fn replace(&mut self, tasks: &mut [Active]) {
+        tasks.iter_mut().for_each(|task| task.sent = Sent::default());
+        self.open = false;
+        self.aborts += 1;
+        self.producer = None;
+        self.transactional_id = unique_id(&*self.broker, &self.layout, &self.client_id);
+    }
+
+    /// Finds out what became of a commit whose answer never came. Initialising our own id completes or aborts it; then the
+    /// stable offsets tell, by the commit number beside them.
+    fn resolve(&mut self, tasks: &mut [Active], cause: &BrokerError) -> Result<Outcome, RunError> {
+        log::warn!("{}: the outcome of a commit is not known ({cause}); asking the broker", self.client_id);
+        self.producer = None;
+        self.open = false;
+        self.ensure_producer_patiently()?;
+        let mut reader =
+            self.broker.reader().map_err(|cause| self.broken("opening a client to read offsets", cause))?;
+        let mut committed = 0;
+        let mut superseded = Vec::new();
+        for task in tasks.iter_mut().filter(|task| task.task.is_dirty()) {
+            task.sent = Sent::default();
+            let note = self.stable_note(&mut *reader, &task.inputs)?;
+            let number = note.as_ref().map_or(0, |n| n.commit);
+            let ours = note.is_some_and(|n| n.transactional_id == self.transactional_id && n.commit == task.commit + 1);
+            if ours {
+                task.commit += 1;
+                task.task.committed();
+                committed += 1;
+            } else if number != task.commit {
+                superseded.push(task.id);
+            }
+        }
+        log::info!("{}: {committed} tasks had committed, the others are sent again", self.client_id);
+        self.commits += u64::from(committed > 0);
+        self.aborts += u64::from(committed == 0);
+        match superseded.is_empty() {
+            false => Ok(Outcome::Superseded(superseded)),
+            true if committed > 0 => Ok(Outcome::Done),
+            true => Ok(Outcome::Again(cause.message.clone())),
+        }
+    }
+
+    fn stable_note(
+        &self,
+        reader: &mut dyn crate::broker::Reader,
+        inputs: &[TopicPartition],
+    ) -> Result<Option<Note>, RunError> {
+        let host = self.broker.host();
+        let mut logged = false;
+        let committed = loop {
+            match reader.committed(&self.layout.app, inputs, SLICE) {
+                Ok(committed) => break committed,
+                Err(error) if matches!(error.kind, ErrorKind::Retriable | ErrorKind::Unstable) => {
+                    if !logged {
+                        log::warn!("{}: waiting for the committed offset of {}: {error}", self.client_id, inputs[0]);
+                        logged = true;
+                    }
+                    host.sleep(Duration::from_millis(100));
+                }
+                Err(cause) => return Err(self.broken("reading committed offsets", cause)),
+            }
+        };
+        let mut newest: Option<Note> = None;
+        for committed in committed.into_iter().flatten() {
+            let note = Note::decode(&committed.metadata)
+                .map_err(|message| RunError::Recovery { task: inputs[0].clone(), message })?;
+            if newest.as_ref().is_none_or(|n| n.commit < note.commit) {
+                newest = Some(note);
+            }
+        }
+        Ok(newest)
+    }
+
+    fn broken(&self, doing: &str, cause: BrokerError) -> RunError {
+        RunError::Broker { doing: format!("{}: {doing}", self.client_id), cause }
+    }
+
+    fn ensure_producer_patiently(&mut self) -> Result<(), RunError> {
+        let mut logged = false;
+        loop {
+            match self.ensure_producer() {
+                Ok(()) => return Ok(()),
+                Err(error) if matches!(error.kind, ErrorKind::Refused) => {
+                    return Err(self.broken("initialising the producer", error));
+                }
+                Err(error) => {
+                    self.producer = None;
+                    if !std::mem::replace(&mut logged, true) {
+                        log::warn!("{}: waiting for the producer's coordinator: {error}", self.client_id);
+                    }
+                    self.broker.host().sleep(Duration::from_millis(100));
+                }
+            }
+        }
+    }
+
+    /// Makes the producer before it is needed: the first commit should not pay for it.
+    pub(crate) fn warm_up(&mut self) {
+        if let Err(error) = self.ensure_producer() {
+            log::debug!("{}: the producer is not ready yet: {error}", self.client_id);
+            self.producer = None;
+        }
+    }
+
+    fn ensure_producer(&mut self) -> Result<(), BrokerError> {
+        if self.producer.is_some() {
+            return Ok(());
+        }
+        let spec = ProducerSpec { transactional_id: self.transactional_id.clone(), client_id: self.client_id.clone() };
+        let mut producer = self.broker.producer(&spec)?;
+        let host = self.broker.host();
+        let (start, timeout) = (host.elapsed(), self.timeout.max(SLICE * 10));
+        let left = move || timeout.saturating_sub(host.elapsed().saturating_sub(start));
+        until(&left, |_| producer.init(SLICE * 5))?;
+        self.topics.clear();
+        self.producer = Some(producer);
+        Ok(())
+    }
+
+    fn ensure_open(&mut self) -> Result<(), BrokerError> {
+        self.ensure_producer()?;
+        if !self.open {
+            self.producer.as_deref_mut().expect("just made").begin()?;
+            self.open = true;
+        }
+        Ok(())
+    }
+
+    /// Sends what the open transaction does not have yet of a task's effects.
+    fn send(&mut self, task: &mut Active) -> Result<(), BrokerError> {
+        let layout = Arc::clone(&self.layout);
+        let sub = &layout.subs[task.id.sub];
+        let sinks: Vec<(TopicId, i32)> = sub
+            .sinks
+            .iter()
+            .map(|(name, partitions)| Ok((self.topic(name)?, *partitions)))
+            .collect::<Result<_, BrokerError>>()?;
+        let changelogs: Vec<TopicId> =
+            sub.changelogs.iter().map(|name| self.topic(name)).collect::<Result<_, BrokerError>>()?;
+        let producer = self.producer.as_deref_mut().expect("a transaction is open");
+        let effects = task.task.effects();
+        let mut chunk: Vec<Outgoing<'_>> =
+            Vec::with_capacity(CHUNK.min(effects.outputs_len() + effects.snapshots_len()));
+        while task.sent.outputs < effects.outputs_len() {
+            chunk.clear();
+            let end = effects.outputs_len().min(task.sent.outputs + CHUNK);
+            chunk.extend((task.sent.outputs..end).map(|at| {
+                let output = effects.output(at);
+                let (topic, partitions) = sinks[output.sink];
+                // A null key says nothing about a partition; the task's own keeps the order and needs no chance.
+                let partition = output
+                    .key
+                    .map_or(Partition(task.id.partition.0 % partitions), |key| partition_for(key, partitions));
+                let (key, value, headers) = (output.key, output.value, output.headers);
+                Outgoing { topic, partition, key, value, timestamp: Some(output.timestamp), headers }
+            }));
+            producer.send(&chunk)?;
+            task.sent.outputs = end;
+        }
+        while task.sent.snapshots < effects.snapshots_len() {
+            chunk.clear();
+            let end = effects.snapshots_len().min(task.sent.snapshots + CHUNK);
+            chunk.extend((task.sent.snapshots..end).map(|at| {
+                let snapshot = effects.snapshot(at);
+                Outgoing {
+                    topic: changelogs[snapshot.store],
+                    partition: task.id.partition,
+                    key: Some(snapshot.key),
+                    value: snapshot.value,
+                    timestamp: None,
+                    headers: flow_core::HeadersRef::default(),
+                }
+            }));
+            producer.send(&chunk)?;
+            task.sent.snapshots = end;
+        }
+        Ok(())
+    }
+
+    fn topic(&mut self, name: &str) -> Result<TopicId, BrokerError> {
+        if let Some(id) = self.topics.get(name) {
+            return Ok(*id);
+        }
+        let id = self.producer.as_deref_mut().expect("a transaction is open").topic(name)?;
+        self.topics.insert(name.to_owned(), id);
+        Ok(id)
+    }
+}
+
+/// Repeats a call that has not ended yet, in slices, until the time is over.
+fn until(
+    left: &dyn Fn() -> Duration,
+    mut call: impl FnMut(Duration) -> Result<(), BrokerError>,
+) -> Result<(), BrokerError> {
+    loop {
+        match call(left().min(SLICE)) {
+            Err(error) if error.kind == ErrorKind::Retriable && !left().is_zero() => {}
+            other => return other,
+        }
+    }
+}
+
+/// The offsets of every task with something to commit, with the note that the next owner needs.
+fn offsets(tasks: &[Active], transactional_id: &str, generation: &Generation) -> Vec<OffsetCommit> {
+    let mut all = Vec::new();
+    for task in tasks.iter().filter(|task| task.task.is_dirty()) {
+        let note = Note {
+            commit: task.commit + 1,
+            transactional_id: transactional_id.to_owned(),
+            member: generation.member.clone(),
+            clocks: task.task.clocks().map(|(store, clock)| (store.to_owned(), clock)).collect(),
+        };
+        let metadata = note.encode();
+        all.extend(task.inputs.iter().enumerate().map(|(source, partition)| OffsetCommit {
+            partition: partition.clone(),
+            offset: task.next(source),
+            metadata: metadata.clone(),
+        }));
+    }
+    all
+}
+
+/// An id that no other incarnation of any worker uses: initialising a live producer's id would fence it.
+fn unique_id(broker: &dyn Broker, layout: &Layout, client_id: &str) -> String {
+    format!("{}-{client_id}-{:016x}", layout.app, broker.host().unique())
+}

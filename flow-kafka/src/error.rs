@@ -1,0 +1,109 @@
+//! Why a run ended.
+
+use std::fmt;
+
+use flow_core::TaskError;
+
+use crate::broker::{BrokerError, TopicPartition};
+
+/// Why a topology did not start, or stopped.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The configuration is wrong; all that is wrong with it.
+    Config(Vec<String>),
+    /// The topics on the broker do not fit the topology; all that does not fit.
+    Topics(Vec<String>),
+    /// The broker did not answer at start.
+    BrokerAway {
+        /// The address that was tried.
+        bootstrap: String,
+        /// For how long, in milliseconds.
+        waited_ms: u64,
+        /// What the client said last.
+        cause: BrokerError,
+    },
+    /// A record could not be processed, and the policy is to stop. Its offset is not committed.
+    Record(TaskError),
+    /// A step panicked. The record's offset is not committed.
+    Panic {
+        /// The record's partition and offset, if a record was being processed.
+        at: Option<(TopicPartition, i64)>,
+        /// The step that panicked.
+        step: String,
+        /// The panic's message.
+        message: String,
+    },
+    /// A task could not be recovered.
+    Recovery {
+        /// The task's first input partition.
+        task: TopicPartition,
+        /// What is wrong, and what to do.
+        message: String,
+    },
+    /// A commit failed again and again.
+    Commit {
+        /// How often it was tried.
+        attempts: u32,
+        /// The last failure.
+        cause: BrokerError,
+    },
+    /// The client or the broker refused something for good.
+    Broker {
+        /// What was being done.
+        doing: String,
+        /// What the client said.
+        cause: BrokerError,
+    },
+    /// A thread of the runtime panicked: a defect of this library.
+    Internal(String),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::Config(wrong) => list(f, "the configuration is wrong", wrong),
+            RunError::Topics(wrong) => list(f, "the topics do not fit the topology", wrong),
+            RunError::BrokerAway { bootstrap, waited_ms, cause } => {
+                write!(
+                    f,
+                    "no broker answered at {bootstrap} within {waited_ms} ms ({cause}): is the address right, and is Kafka running?"
+                )
+            }
+            RunError::Record(error) => write!(f, "{error}"),
+            RunError::Panic { at: Some((partition, offset)), step, message } => {
+                write!(
+                    f,
+                    "step `{step}` panicked at {partition} offset {offset}: {message}; the offset was not committed"
+                )
+            }
+            RunError::Panic { at: None, step, message } => write!(f, "step `{step}` panicked in a timer: {message}"),
+            RunError::Recovery { task, message } => write!(f, "the task of {task} cannot be recovered: {message}"),
+            RunError::Commit { attempts, cause } => {
+                write!(f, "the commit failed {attempts} times in a row, nothing of it is visible: {cause}")
+            }
+            RunError::Broker { doing, cause } => write!(f, "{doing}: {cause}"),
+            RunError::Internal(message) => write!(f, "a runtime thread failed, which is a defect of flow: {message}"),
+        }
+    }
+}
+
+fn list(f: &mut fmt::Formatter<'_>, title: &str, wrong: &[String]) -> fmt::Result {
+    if let [one] = wrong {
+        return write!(f, "{title}: {one}");
+    }
+    write!(f, "{title}:")?;
+    wrong.iter().try_for_each(|line| write!(f, "\n  - {line}"))
+}
+
+impl std::error::Error for RunError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            RunError::Record(error) => Some(error),
+            RunError::BrokerAway { cause, .. } | RunError::Commit { cause, .. } | RunError::Broker { cause, .. } => {
+                Some(cause)
+            }
+            _ => None,
+        }
+    }
+}

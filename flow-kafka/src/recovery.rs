@@ -1,0 +1,427 @@
+//! Recovery: brings tasks to the state that was committed, off the poll thread, many partitions at once.
+//!
+//! The order is the argument. First the committed offset, by a stable fetch that waits while a transaction on it is open: from
+//! then on no older owner can commit, since its generation is stale. Only then the high watermark of the snapshot partition,
+//! read uncommitted: every snapshot of that commit lies below it. Then the snapshots, read committed, until the *position*
+//! reaches the watermark: the log may end in markers, in aborted records or in a gap left by compaction, so neither a record
+//! nor an end-of-partition event says that it is over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use flow_core::{Offset, Task};
+
+use crate::broker::{Broker, BrokerError, Committed, ErrorKind, Host, Reader, TopicPartition, Watermarks};
+use crate::error::RunError;
+use crate::offsets::Note;
+use crate::topics::{Layout, TaskId};
+
+/// A task to recover.
+pub(crate) struct Job {
+    pub(crate) id: TaskId,
+    /// Tells this attempt from an earlier one of the same task.
+    pub(crate) epoch: u64,
+    /// The task, still empty.
+    pub(crate) task: Task,
+    /// Set when the task is not wanted any more.
+    pub(crate) cancelled: Arc<AtomicBool>,
+}
+
+/// A recovered task, and where it goes on.
+pub(crate) struct Restored {
+    pub(crate) id: TaskId,
+    pub(crate) epoch: u64,
+    pub(crate) task: Task,
+    /// The next offset of each source.
+    pub(crate) offsets: Vec<Offset>,
+    /// The number of the last commit.
+    pub(crate) commit: u64,
+    /// The records read.
+    pub(crate) records: u64,
+}
+
+/// What a recovery thread reports.
+pub(crate) enum Report {
+    /// A task is ready.
+    Restored(Box<Restored>),
+    /// A task cannot be recovered.
+    Failed(RunError),
+}
+
+const SLICE: Duration = Duration::from_secs(1);
+const SINGLE: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(50);
+const REPORT_EVERY: Duration = Duration::from_secs(3);
+
+/// Recovers the jobs and reports each as soon as it is ready.
+pub(crate) fn run(broker: &dyn Broker, layout: &Layout, jobs: Vec<Job>, deadline: Duration, reports: &Sender<Report>) {
+    let recovery = Recovery { host: broker.host(), layout, deadline, reports };
+    let outcome =
+        broker.reader().map_err(|cause| RunError::Broker { doing: "opening a recovery client".into(), cause });
+    if let Err(error) = outcome.and_then(|mut reader| recovery.run(&mut *reader, jobs)) {
+        // The worker may have ended meanwhile; then nobody waits for the report.
+        let _ = reports.send(Report::Failed(error));
+    }
+}
+
+struct Recovery<'a> {
+    host: &'a dyn Host,
+    layout: &'a Layout,
+    deadline: Duration,
+    reports: &'a Sender<Report>,
+}
+
+/// A job whose offsets are known.
+struct Located {
+    job: Job,
+    offsets: Vec<Offset>,
+    note: Option<Note>,
+    /// Snapshot partitions that are not read to the end yet.
+    open: usize,
+    records: u64,
+}
+
+/// A snapshot partition being read.
+struct Reading {
+    at: usize,
+    store: usize,
+    partition: TopicPartition,
+    from: Offset,
+    high: Offset,
+    position: Offset,
+}
+
+impl Recovery<'_> {
+    fn run(&self, reader: &mut dyn Reader, mut jobs: Vec<Job>) -> Result<(), RunError> {
+        let mut since = self.host.elapsed();
+        let mut said = false;
+        while !jobs.is_empty() {
+            jobs.retain(|job| !job.cancelled.load(Ordering::Acquire));
+            let (located, waiting) = self.locate(reader, jobs)?;
+            jobs = waiting;
+            if !located.is_empty() {
+                self.restore(reader, located)?;
+                since = self.host.elapsed();
+            } else if let Some(job) = jobs.first() {
+                let inputs = self.layout.inputs(job.id);
+                if !said {
+                    log::info!("recovery of {} waits for an open transaction on its offset to end", inputs[0]);
+                    said = true;
+                }
+                if self.host.elapsed().saturating_sub(since) > self.deadline {
+                    return Err(self.stalled(&inputs[0], "a transaction that commits its offset is still open: its producer hangs, or the broker does not abort it (transaction.timeout.ms)"));
+                }
+                self.host.sleep(POLL);
+            }
+        }
+        Ok(())
+    }
+
+    fn stalled(&self, task: &TopicPartition, diagnosis: &str) -> RunError {
+        let message = format!("no progress for {} ms: {diagnosis}", self.deadline.as_millis());
+        RunError::Recovery { task: task.clone(), message }
+    }
+
+    /// Splits the jobs in those whose committed offsets are stable, and those that must wait.
+    fn locate(&self, reader: &mut dyn Reader, jobs: Vec<Job>) -> Result<(Vec<Located>, Vec<Job>), RunError> {
+        let inputs: Vec<Vec<TopicPartition>> = jobs.iter().map(|job| self.layout.inputs(job.id)).collect();
+        let all: Vec<TopicPartition> = inputs.iter().flatten().cloned().collect();
+        if all.is_empty() {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let mut located = Vec::new();
+        let mut waiting = Vec::new();
+        match self.committed(reader, &all, if jobs.len() == 1 { SLICE } else { SINGLE })? {
+            Some(committed) => {
+                let mut committed = committed.into_iter();
+                for (job, inputs) in jobs.into_iter().zip(&inputs) {
+                    let mine: Vec<Option<Committed>> = committed.by_ref().take(inputs.len()).collect();
+                    located.push(self.place(reader, job, inputs, &mine)?);
+                }
+            }
+            // One pending partition holds up the answer for all: ask for each task alone.
+            None if jobs.len() > 1 => {
+                for (job, inputs) in jobs.into_iter().zip(&inputs) {
+                    match self.committed(reader, inputs, SINGLE)? {
+                        Some(committed) => located.push(self.place(reader, job, inputs, &committed)?),
+                        None => waiting.push(job),
+                    }
+                }
+            }
+            None => waiting = jobs,
+        }
+        Ok((located, waiting))
+    }
+
+    /// The stable offsets, or `None` while one of them is pending.
+    fn committed(
+        &self,
+        reader: &mut dyn Reader,
+        of: &[TopicPartition],
+        wait: Duration,
+    ) -> Result<Option<Vec<Option<Committed>>>, RunError> {
+        let outcome = self.retry(|| match reader.committed(&self.layout.app, of, wait) {
+            Ok(committed) => Ok(Some(committed)),
+            Err(error) if error.kind == ErrorKind::Unstable => Ok(None),
+            Err(error) => Err(error),
+        });
+        outcome.map_err(|cause| RunError::Broker { doing: format!("reading the committed offset of {}", of[0]), cause })
+    }
+
+    /// Repeats a request that got no answer until the deadline.
+    fn retry<T>(&self, mut request: impl FnMut() -> Result<T, BrokerError>) -> Result<T, BrokerError> {
+        let start = self.host.elapsed();
+        loop {
+            match request() {
+                Err(error)
+                    if error.kind == ErrorKind::Retriable
+                        && self.host.elapsed().saturating_sub(start) < self.deadline =>
+                {
+                    log::debug!("recovery asks again: {error}");
+                    self.host.sleep(POLL);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Decides where the task goes on, and gives it its clocks.
+    fn place(
+        &self,
+        reader: &mut dyn Reader,
+        mut job: Job,
+        inputs: &[TopicPartition],
+        committed: &[Option<Committed>],
+    ) -> Result<Located, RunError> {
+        let marks = self.watermarks(reader, inputs)?;
+        let mut note: Option<Note> = None;
+        let mut offsets = Vec::with_capacity(inputs.len());
+        for ((input, committed), marks) in inputs.iter().zip(committed).zip(&marks) {
+            let failed = |message: String| RunError::Recovery { task: input.clone(), message };
+            let Some(committed) = committed else {
+                offsets.push(marks.low);
+                continue;
+            };
+            let theirs = Note::decode(&committed.metadata).map_err(failed)?;
+            for (store, clock) in &theirs.clocks {
+                job.task.restore_clock(store, *clock);
+            }
+            if note.as_ref().is_none_or(|n| n.commit < theirs.commit) {
+                note = Some(theirs);
+            }
+            let at = committed.offset;
+            if at < marks.low || at > marks.high {
+                return Err(failed(format!(
+                    "its committed offset {at} is outside the log ({}..{}): records were deleted before they were read, or the topic was \
+                     recreated. Reset the group's offset by hand if they may be skipped",
+                    marks.low, marks.high
+                )));
+            }
+            offsets.push(at);
+        }
+        Ok(Located { job, offsets, note, open: 0, records: 0 })
+    }
+
+    fn watermarks(&self, reader: &mut dyn Reader, of: &[TopicPartition]) -> Result<Vec<Watermarks>, RunError> {
+        self.retry(|| reader.watermarks(of, SLICE * 5))
+            .map_err(|cause| RunError::Broker { doing: format!("reading the watermarks of {}", of[0]), cause })
+    }
+
+    /// Reads the snapshot partitions of all located jobs together.
+    fn restore(&self, reader: &mut dyn Reader, mut located: Vec<Located>) -> Result<(), RunError> {
+        let mut readings = Vec::new();
+        for (at, item) in located.iter_mut().enumerate() {
+            let id = item.job.id;
+            let changelogs = &self.layout.subs[id.sub].changelogs;
+            let partitions: Vec<TopicPartition> =
+                changelogs.iter().map(|t| TopicPartition::new(t.as_str(), id.partition.0)).collect();
+            if partitions.is_empty() {
+                continue;
+            }
+            let marks = self.watermarks(reader, &partitions)?;
+            for (store, (partition, marks)) in partitions.into_iter().zip(marks).enumerate() {
+                // A start at the high watermark is done at once: no position is ever reported there.
+                if marks.low < marks.high {
+                    item.open += 1;
+                    readings.push(Reading {
+                        at,
+                        store,
+                        partition,
+                        from: marks.low,
+                        high: marks.high,
+                        position: marks.low,
+                    });
+                }
+            }
+        }
+        // Report in order, and do not read for those that have nothing to read.
+        let mut slots: Vec<Option<Located>> = located.into_iter().map(Some).collect();
+        for slot in &mut slots {
+            if slot.as_ref().is_some_and(|item| item.open == 0) {
+                self.ready(slot.take())?;
+            }
+        }
+        if readings.is_empty() { Ok(()) } else { self.read(reader, readings, slots) }
+    }
+
+    fn read(
+        &self,
+        reader: &mut dyn Reader,
+        mut readings: Vec<Reading>,
+        mut slots: Vec<Option<Located>>,
+    ) -> Result<(), RunError> {
+        let from: Vec<(TopicPartition, Offset)> = readings.iter().map(|r| (r.partition.clone(), r.from)).collect();
+        reader
+            .assign(&from)
+            .map_err(|cause| RunError::Broker { doing: format!("reading the snapshots of {}", from[0].0), cause })?;
+        let total: i64 = readings.iter().map(|r| r.high.0 - r.from.0).sum();
+        let start = self.host.elapsed();
+        let (mut progressed, mut reported) = (start, start);
+        let mut finished = 0;
+        while !readings.is_empty() {
+            let before = have(&readings);
+            self.poll(reader, &mut readings, &mut slots)?;
+            readings.iter_mut().try_for_each(|reading| self.advance(reader, reading))?;
+            let now = self.host.elapsed();
+            if have(&readings) > before {
+                progressed = now;
+            }
+            let mut index = 0;
+            while index < readings.len() {
+                let reading = &readings[index];
+                let wanted = slots[reading.at].as_ref().is_some_and(|item| !item.job.cancelled.load(Ordering::Acquire));
+                if wanted && reading.position < reading.high {
+                    index += 1;
+                    continue;
+                }
+                let reading = readings.swap_remove(index);
+                finished += reading.high.0 - reading.from.0;
+                progressed = now;
+                if let Some(item) = &mut slots[reading.at] {
+                    item.open -= 1;
+                    if item.open == 0 {
+                        self.ready(slots[reading.at].take())?;
+                    }
+                }
+            }
+            if let Some(first) = readings.first()
+                && now.saturating_sub(progressed) > self.deadline
+            {
+                let task = self.layout.inputs(
+                    slots[first.at]
+                        .as_ref()
+                        .map_or(TaskId { sub: 0, partition: first.partition.partition }, |s| s.job.id),
+                );
+                return Err(self.stalled(&task[0], &diagnosis(first)));
+            }
+            if now.saturating_sub(reported) >= REPORT_EVERY && !readings.is_empty() {
+                reported = now;
+                report(finished + have(&readings), total, now.saturating_sub(start), readings.len());
+            }
+        }
+        Ok(())
+    }
+
+    fn poll(
+        &self,
+        reader: &mut dyn Reader,
+        readings: &mut [Reading],
+        slots: &mut [Option<Located>],
+    ) -> Result<(), RunError> {
+        let mut failed = None;
+        let mut current = 0;
+        let outcome = reader.poll(POLL, &mut |polled| {
+            let is = |r: &Reading| r.partition.partition == polled.partition && r.partition.topic == polled.topic;
+            if !readings.get(current).is_some_and(is) {
+                match readings.iter().position(is) {
+                    Some(found) => current = found,
+                    None => return, // finished or cancelled
+                }
+            }
+            let reading = &mut readings[current];
+            let offset = polled.record.offset;
+            if offset >= reading.high {
+                reading.position = reading.high;
+                return;
+            }
+            reading.position = Offset(offset.0 + 1);
+            let (Some(item), Some(key)) = (&mut slots[reading.at], polled.record.key) else { return };
+            item.records += 1;
+            if let Err(error) = item.job.task.restore(reading.store, key, polled.record.value) {
+                let message = format!("{} offset {offset}: {error}", reading.partition);
+                failed.get_or_insert((item.job.id, message));
+            }
+        });
+        if let Some((id, message)) = failed {
+            return Err(RunError::Recovery { task: self.layout.inputs(id)[0].clone(), message });
+        }
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind == ErrorKind::Retriable => {
+                log::debug!("recovery polls again: {error}");
+                Ok(())
+            }
+            Err(cause) => {
+                Err(RunError::Broker { doing: format!("reading the snapshots of {}", readings[0].partition), cause })
+            }
+        }
+    }
+
+    /// Takes over the client's position, which also passes markers and gaps.
+    fn advance(&self, reader: &mut dyn Reader, reading: &mut Reading) -> Result<(), RunError> {
+        let position = reader.position(&reading.partition).map_err(|cause| RunError::Broker {
+            doing: format!("reading the position in {}", reading.partition),
+            cause,
+        })?;
+        reading.position = position.map_or(reading.position, |position| position.max(reading.position));
+        Ok(())
+    }
+
+    fn ready(&self, item: Option<Located>) -> Result<(), RunError> {
+        let Some(Located { job, offsets, note, records, .. }) = item else { return Ok(()) };
+        if job.cancelled.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let first = self.layout.inputs(job.id)[0].clone();
+        if records > 0 && note.is_none() {
+            return Err(RunError::Recovery {
+                task: first,
+                message: format!(
+                    "there are {records} snapshot records but no committed offset: the group's offsets expired or were deleted, and \
+                     starting again would count records twice. Restore the offsets, or reset the application (delete its internal \
+                     topics) to start from the beginning"
+                ),
+            });
+        }
+        log::debug!("{first}: {records} snapshot records restored, goes on at {offsets:?}");
+        let commit = note.map_or(0, |n| n.commit);
+        let restored = Restored { id: job.id, epoch: job.epoch, task: job.task, offsets, commit, records };
+        // The worker may have ended meanwhile; then nobody waits for the report.
+        let _ = self.reports.send(Report::Restored(Box::new(restored)));
+        Ok(())
+    }
+}
+
+fn diagnosis(reading: &Reading) -> String {
+    format!(
+        "{} was read up to {} of {}. Either its log was truncated, or a transaction is open above that offset and neither commits nor \
+         aborts (look for it with `kafka-transactions find-hanging`)",
+        reading.partition, reading.position, reading.high
+    )
+}
+
+/// Offsets passed so far.
+fn have(readings: &[Reading]) -> i64 {
+    readings.iter().map(|r| r.position.0 - r.from.0).sum()
+}
+
+fn report(have: i64, total: i64, time: Duration, partitions: usize) {
+    let rate = have as f64 / time.as_secs_f64().max(0.001);
+    let left = (total - have) as f64 / rate.max(1.0);
+    log::info!(
+        "restoring {partitions} snapshot partitions: {have} of {total} offsets, {} left, {rate:.0} a second, about {left:.0} s to go",
+        total - have
+    );
+}

@@ -1,0 +1,90 @@
+//! The tasks that a worker processes, and how records find them.
+
+use flow_core::{Offset, Partition, Task};
+
+use crate::broker::TopicPartition;
+use crate::topics::TaskId;
+
+/// A task that is being processed.
+pub(crate) struct Active {
+    pub(crate) id: TaskId,
+    pub(crate) task: Task,
+    /// Input partitions, by source.
+    pub(crate) inputs: Vec<TopicPartition>,
+    /// The sources' topics as the topology names them.
+    pub(crate) sources: Vec<String>,
+    /// Where each source went on after the recovery.
+    pub(crate) start: Vec<Offset>,
+    /// The number of the last commit.
+    pub(crate) commit: u64,
+    /// Outputs and snapshots of the kept effects that the open transaction has already.
+    pub(crate) sent: Sent,
+    /// Sources that are paused because their queues are full.
+    pub(crate) paused: Vec<bool>,
+}
+
+/// How much of the kept effects was sent in the open transaction. An abort sets it back to nothing: all is sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) outputs: usize,
+    pub(crate) snapshots: usize,
+}
+
+impl Active {
+    /// The offset of the next record to process: what a commit commits.
+    pub(crate) fn next(&self, source: usize) -> Offset {
+        self.task.position(source).unwrap_or(self.start[source])
+    }
+
+    /// True for a task that copies its records into queues, because it must choose between inputs.
+    pub(crate) fn queues(&self) -> bool {
+        self.inputs.len() > 1
+    }
+}
+
+/// A worker's tasks. Few, so a scan finds one; the last one found is tried first, as records come in runs.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    all: Vec<Active>,
+    last: (usize, usize),
+}
+
+impl Tasks {
+    pub(crate) fn add(&mut self, task: Active) {
+        self.all.push(task);
+        self.all.sort_by_key(|task| task.id);
+    }
+
+    pub(crate) fn remove(&mut self, id: TaskId) -> Option<Active> {
+        let at = self.all.iter().position(|task| task.id == id)?;
+        Some(self.all.remove(at))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Active> {
+        self.all.iter()
+    }
+
+    /// In order of their ids.
+    pub(crate) fn all(&mut self) -> &mut [Active] {
+        &mut self.all
+    }
+
+    pub(crate) fn get(&mut self, id: TaskId) -> Option<&mut Active> {
+        self.all.iter_mut().find(|task| task.id == id)
+    }
+
+    /// The task that reads a partition, and the source it is there.
+    pub(crate) fn find(&mut self, topic: &str, partition: Partition) -> Option<(&mut Active, usize)> {
+        let is = |input: &TopicPartition| input.partition == partition && input.topic == topic;
+        let (at, source) = self.last;
+        if !self.all.get(at).and_then(|task| task.inputs.get(source)).is_some_and(is) {
+            self.last = self
+                .all
+                .iter()
+                .enumerate()
+                .find_map(|(at, task)| task.inputs.iter().position(is).map(|source| (at, source)))?;
+        }
+        let (at, source) = self.last;
+        Some((&mut self.all[at], source))
+    }
+}

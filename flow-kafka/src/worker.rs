@@ -1,0 +1,623 @@
+//! A worker: one thread that owns a group member, a transactional producer and the tasks of its partitions.
+//!
+//! Records are folded on the thread that polls, so no channel and no lock lies between them and the state, and the rebalance,
+//! the generation and the commit cannot race. A rebalance is only noted inside the client; the worker acts when `poll`
+//! returns, with everything in its hands, and acknowledges then. After an acknowledgement it never touches the partition again.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use flow_core::{Offset, TaskError, TaskOptions, Timestamp, TopicName};
+
+use crate::app::{Counters, Shared};
+use crate::broker::{
+    Assignor, Broker, BrokerError, Consumer, ConsumerSpec, ErrorKind, Joiner, Next, Rebalance, TopicPartition,
+};
+use crate::commit::{Committer, Outcome};
+use crate::config::KafkaConfig;
+use crate::error::RunError;
+use crate::recovery::{self, Job, Report, Restored};
+use crate::tasks::{Active, Sent, Tasks};
+use crate::topics::{Layout, TaskId};
+
+/// The longest wait in one poll: a stop is noticed after it.
+const POLL_MAX: Duration = Duration::from_millis(100);
+/// The wait while recoveries are under way: their reports do not wake a poll.
+const POLL_RECOVERING: Duration = Duration::from_millis(5);
+/// Kept effects are sent ahead of the commit from this size on, so that the network works while the fold goes on.
+const SEND_AHEAD_BYTES: usize = 256 << 10;
+/// Records queued per input of a task with several inputs: paused above, resumed below half of it.
+const QUEUE_MAX: usize = 4000;
+/// How long the last commit and the end of a worker may take.
+const CLOSE_MAX: Duration = Duration::from_secs(10);
+
+/// See the module.
+pub(crate) struct Worker {
+    number: usize,
+    broker: Arc<dyn Broker>,
+    layout: Arc<Layout>,
+    config: KafkaConfig,
+    shared: Arc<Shared>,
+    tasks: Tasks,
+    committer: Committer,
+    /// Partitions that the group gave us and that we have not given back.
+    owned: BTreeSet<TopicPartition>,
+    /// Tasks being recovered.
+    pending: BTreeMap<TaskId, Pending>,
+    /// Tasks that stop at a record which is known to fail.
+    halts: BTreeMap<TaskId, Halt>,
+    reports: (Sender<Report>, Receiver<Report>),
+    threads: Vec<Box<dyn Joiner>>,
+    epoch: u64,
+    last_commit: Duration,
+    last_publish: Duration,
+    /// Counts of tasks that are gone.
+    past: Counters,
+    joined: bool,
+}
+
+struct Pending {
+    epoch: u64,
+    cancelled: Arc<AtomicBool>,
+}
+
+/// A record at which a task stops, and why.
+struct Halt {
+    source: usize,
+    offset: Offset,
+    error: RunError,
+}
+
+/// A task that failed, and where.
+struct Failure {
+    id: TaskId,
+    /// The source and offset of the record being processed, if the failure has one.
+    record: Option<(usize, Offset)>,
+    /// State may hold half of the record.
+    torn: bool,
+    error: RunError,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        number: usize,
+        broker: Arc<dyn Broker>,
+        layout: Arc<Layout>,
+        config: KafkaConfig,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let client_id = format!("worker-{number}");
+        let committer =
+            Committer::new(Arc::clone(&broker), Arc::clone(&layout), client_id, config.client.transaction_timeout);
+        Worker {
+            number,
+            broker,
+            layout,
+            config,
+            shared,
+            tasks: Tasks::default(),
+            committer,
+            owned: BTreeSet::new(),
+            pending: BTreeMap::new(),
+            halts: BTreeMap::new(),
+            reports: channel(),
+            threads: Vec::new(),
+            epoch: 0,
+            last_commit: Duration::ZERO,
+            last_publish: Duration::ZERO,
+            past: Counters::default(),
+            joined: false,
+        }
+    }
+
+    /// Works until a stop or a failure; commits what is whole, leaves the group.
+    pub(crate) fn run(mut self) -> Result<(), RunError> {
+        let mut consumer = self.join_group()?;
+        self.committer.warm_up();
+        let worked = self.work(&mut consumer);
+        let closed = self.finish(&mut *consumer);
+        consumer.close();
+        self.cancel_all();
+        for thread in std::mem::take(&mut self.threads) {
+            thread.join().map_err(RunError::Internal)?;
+        }
+        self.publish(false);
+        worked.and(closed)
+    }
+
+    fn join_group(&self) -> Result<Box<dyn Consumer>, RunError> {
+        let spec = ConsumerSpec {
+            group: self.config.app.clone(),
+            assignor: if self.layout.joins_inputs() { Assignor::Range } else { Assignor::CooperativeSticky },
+            client_id: format!("{}-worker-{}", self.config.app, self.number),
+        };
+        let joined = self.broker.consumer(&spec).and_then(|mut consumer| {
+            consumer.subscribe(&self.layout.subscription())?;
+            Ok(consumer)
+        });
+        joined.map_err(|cause| self.broken("joining the group", cause))
+    }
+
+    fn broken(&self, doing: &str, cause: BrokerError) -> RunError {
+        RunError::Broker { doing: format!("worker {}: {doing}", self.number), cause }
+    }
+
+    fn work(&mut self, consumer: &mut Box<dyn Consumer>) -> Result<(), RunError> {
+        let mut troubled = false;
+        while !self.shared.stopping() {
+            self.start_recovered(&mut **consumer)?;
+            let timeout = self.timeout();
+            let (polled, failure) = self.poll(&mut **consumer, timeout);
+            if let Some(failure) = failure {
+                self.fail(failure, &mut **consumer)?;
+            }
+            match polled {
+                Ok(rebalance) => {
+                    if std::mem::take(&mut troubled) {
+                        log::info!("worker {}: the broker answers again", self.number);
+                    }
+                    if let Some(rebalance) = rebalance {
+                        self.rebalance(&rebalance, &mut **consumer)?;
+                    }
+                }
+                Err(error) if error.kind == ErrorKind::Retriable => {
+                    if !std::mem::replace(&mut troubled, true) {
+                        log::warn!("worker {}: polling goes on without an answer: {error}", self.number);
+                    }
+                }
+                Err(error) if matches!(error.kind, ErrorKind::Fatal | ErrorKind::Fenced) => {
+                    log::warn!("worker {}: the consumer is of no use any more, a new one joins: {error}", self.number);
+                    self.lose_everything();
+                    let dead = std::mem::replace(consumer, self.join_group()?);
+                    dead.close();
+                }
+                Err(error) => return Err(self.broken("polling", error)),
+            }
+            self.queues(&mut **consumer)?;
+            self.commit_if_due(&mut **consumer)?;
+        }
+        Ok(())
+    }
+
+    fn timeout(&self) -> Duration {
+        let host = self.broker.host();
+        let mut timeout = if self.pending.is_empty() { POLL_MAX } else { POLL_RECOVERING };
+        if self.tasks.iter().any(|task| task.task.is_dirty()) {
+            timeout = timeout.min((self.last_commit + self.config.commit_interval).saturating_sub(host.elapsed()));
+        }
+        if let Some(wakeup) = self.tasks.iter().filter_map(|task| task.task.next_wakeup()).min() {
+            timeout = timeout.min(until(host.now(), wakeup));
+        }
+        timeout
+    }
+
+    /// Polls once and folds what comes. A failure ends the batch before its record.
+    fn poll(
+        &mut self,
+        consumer: &mut dyn Consumer,
+        timeout: Duration,
+    ) -> (Result<Option<Rebalance>, BrokerError>, Option<Failure>) {
+        let now = self.broker.host().now();
+        for active in self.tasks.all() {
+            if let Err(failure) = guard(active, None, |active| active.task.advance(now)) {
+                return (Ok(None), Some(failure));
+            }
+        }
+        // With this much uncommitted (the broker is away), nothing more is taken until it commits.
+        let full = self.kept() >= 2 * self.config.commit_bytes;
+        let (tasks, halts) = (&mut self.tasks, &mut self.halts);
+        let mut failure = None;
+        let polled = consumer.poll(timeout, &mut |polled| {
+            if full {
+                return Next::Stop;
+            }
+            // A record of a partition that is not started is not ours to count: the start seeks to its own offset.
+            let Some((active, source)) = tasks.find(polled.topic, polled.partition) else { return Next::Continue };
+            let offset = polled.record.offset;
+            if !halts.is_empty()
+                && let Some(halted) = halted(halts, active.id, source, offset)
+            {
+                failure = Some(halted);
+                return Next::Stop;
+            }
+            if active.queues() {
+                active.task.enqueue(source, &polled.record);
+                return Next::Continue;
+            }
+            match guard(active, Some((source, offset)), |active| active.task.process(source, &polled.record)) {
+                Ok(()) => Next::Continue,
+                Err(failed) => {
+                    failure = Some(failed);
+                    Next::Stop
+                }
+            }
+        });
+        (polled, failure)
+    }
+
+    /// Processes queued records of tasks with several inputs, and keeps their queues within bounds.
+    fn queues(&mut self, consumer: &mut dyn Consumer) -> Result<(), RunError> {
+        if !self.layout.joins_inputs() {
+            return Ok(());
+        }
+        let mut failures = Vec::new();
+        for active in self.tasks.all().iter_mut().filter(|active| active.queues()) {
+            let drained: Vec<bool> = active.inputs.iter().map(|input| consumer.lag(input) == Some(0)).collect();
+            if let Err(failure) = guard(active, None, |active| {
+                active.task.process_queued(&|source| drained[source], usize::MAX).map(drop)
+            }) {
+                failures.push(failure);
+                continue;
+            }
+            throttle(active, consumer)
+                .map_err(|cause| RunError::Broker { doing: format!("pausing {}", active.inputs[0]), cause })?;
+        }
+        failures.into_iter().try_for_each(|failure| self.fail(failure, consumer))
+    }
+
+    /// A task failed and the policy is to stop. What came before the record must commit first; where its state may hold half of
+    /// the record, the task is recovered and replayed up to it.
+    fn fail(&mut self, failure: Failure, consumer: &mut dyn Consumer) -> Result<(), RunError> {
+        let Failure { id, record, torn, error } = failure;
+        if !torn {
+            return Err(error);
+        }
+        let Some(active) = self.drop_task(id) else { return Err(error) };
+        let Some((source, offset)) = record else { return Err(error) };
+        if active.next(source) > offset || self.shared.stopping() {
+            return Err(error);
+        }
+        log::error!(
+            "worker {}: {error}; what came before it is replayed and committed, then the run stops",
+            self.number
+        );
+        consumer.pause(&active.inputs).map_err(|cause| self.broken("pausing a failed task", cause))?;
+        self.halts.insert(id, Halt { source, offset, error });
+        self.recover(vec![id])
+    }
+
+    fn rebalance(&mut self, rebalance: &Rebalance, consumer: &mut dyn Consumer) -> Result<(), RunError> {
+        match rebalance {
+            Rebalance::Assigned(partitions) => {
+                self.joined = true;
+                self.owned.extend(partitions.iter().cloned());
+                log_partitions("assigned", self.number, partitions);
+            }
+            Rebalance::Revoked(partitions) => {
+                log_partitions("revoked", self.number, partitions);
+                if self.concerns(partitions)
+                    && let Some(why) = self.commit(consumer)?
+                {
+                    log::info!("worker {}: the new owner replays what could not commit: {why}", self.number);
+                }
+                self.give_up(partitions)?;
+            }
+            Rebalance::Lost(partitions) => {
+                log_partitions("lost", self.number, partitions);
+                self.give_up(partitions)?;
+            }
+        }
+        match consumer.acknowledge(rebalance) {
+            Ok(()) => {}
+            // The client will report the loss that made this fail.
+            Err(error) if error.kind == ErrorKind::Retriable => {
+                log::warn!("worker {}: acknowledging a rebalance: {error}", self.number)
+            }
+            Err(cause) => return Err(self.broken("acknowledging a rebalance", cause)),
+        }
+        self.recover_complete_tasks()?;
+        self.publish(self.is_running());
+        Ok(())
+    }
+
+    fn concerns(&self, partitions: &[TopicPartition]) -> bool {
+        self.tasks.iter().any(|task| task.inputs.iter().any(|input| partitions.contains(input)))
+    }
+
+    /// Drops the tasks of these partitions, whatever state they are in.
+    fn give_up(&mut self, partitions: &[TopicPartition]) -> Result<(), RunError> {
+        let ids: BTreeSet<TaskId> = partitions.iter().filter_map(|p| self.task_of(p)).collect();
+        for id in ids {
+            self.drop_task(id);
+            if let Some(pending) = self.pending.remove(&id) {
+                pending.cancelled.store(true, Ordering::Release);
+            }
+            if let Some(halt) = self.halts.remove(&id) {
+                return Err(halt.error);
+            }
+        }
+        partitions.iter().for_each(|partition| {
+            self.owned.remove(partition);
+        });
+        Ok(())
+    }
+
+    fn task_of(&self, partition: &TopicPartition) -> Option<TaskId> {
+        let (sub, _) = self.layout.source(&partition.topic)?;
+        Some(TaskId { sub, partition: partition.partition })
+    }
+
+    /// Drops a task with its uncommitted work. If the open transaction holds some of it, the transaction must not commit.
+    fn drop_task(&mut self, id: TaskId) -> Option<Active> {
+        let active = self.tasks.remove(id)?;
+        if self.committer.holds(&active) {
+            self.committer.abort(self.tasks.all());
+        }
+        self.past.add(&counts(&active));
+        Some(active)
+    }
+
+    fn lose_everything(&mut self) {
+        let ids: Vec<TaskId> = self.tasks.iter().map(|task| task.id).collect();
+        for id in ids {
+            self.drop_task(id);
+        }
+        self.cancel_all();
+        self.owned.clear();
+    }
+
+    fn cancel_all(&mut self) {
+        for pending in std::mem::take(&mut self.pending).into_values() {
+            pending.cancelled.store(true, Ordering::Release);
+        }
+    }
+
+    /// Starts the recovery of every task whose inputs are all here.
+    fn recover_complete_tasks(&mut self) -> Result<(), RunError> {
+        let ids: BTreeSet<TaskId> = self.owned.iter().filter_map(|p| self.task_of(p)).collect();
+        let complete = |id: &TaskId| self.layout.inputs(*id).iter().all(|input| self.owned.contains(input));
+        let new = |id: &TaskId| !self.pending.contains_key(id) && !self.tasks.iter().any(|task| task.id == *id);
+        let ids: Vec<TaskId> = ids.into_iter().filter(|id| new(id) && complete(id)).collect();
+        self.recover(ids)
+    }
+
+    fn recover(&mut self, ids: Vec<TaskId>) -> Result<(), RunError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let options = TaskOptions {
+            policies: self.config.policies,
+            max_record_bytes: self.config.max_record_bytes,
+            max_lead: self.config.max_lead,
+        };
+        let mut jobs = Vec::with_capacity(ids.len());
+        for id in ids {
+            self.epoch += 1;
+            let cancelled = Arc::new(AtomicBool::new(false));
+            self.pending.insert(id, Pending { epoch: self.epoch, cancelled: Arc::clone(&cancelled) });
+            let task = self.layout.subs[id.sub].topology.task(id.partition, &options);
+            jobs.push(Job { id, epoch: self.epoch, task, cancelled });
+        }
+        let (broker, layout, reports) = (Arc::clone(&self.broker), Arc::clone(&self.layout), self.reports.0.clone());
+        let deadline = self.config.recovery_deadline;
+        let run = Box::new(move || recovery::run(&*broker, &layout, jobs, deadline, &reports));
+        let name = format!("flow-recovery-{}-{}", self.number, self.epoch);
+        let thread = self.broker.host().spawn(&name, run).map_err(|cause| self.broken("starting a recovery", cause))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Takes recovered tasks over and lets their records flow.
+    fn start_recovered(&mut self, consumer: &mut dyn Consumer) -> Result<(), RunError> {
+        let (ended, threads) = std::mem::take(&mut self.threads).into_iter().partition(|thread| thread.is_finished());
+        self.threads = threads;
+        let ended: Vec<Box<dyn Joiner>> = ended;
+        ended.into_iter().try_for_each(|thread| thread.join().map_err(RunError::Internal))?;
+        while let Ok(report) = self.reports.1.try_recv() {
+            let restored = match report {
+                Report::Restored(restored) => *restored,
+                Report::Failed(error) => return Err(error),
+            };
+            if self.pending.get(&restored.id).is_none_or(|pending| pending.epoch != restored.epoch) {
+                continue; // taken away meanwhile
+            }
+            self.start_task(restored, consumer)?;
+        }
+        Ok(())
+    }
+
+    fn start_task(&mut self, restored: Restored, consumer: &mut dyn Consumer) -> Result<(), RunError> {
+        let Restored { id, task, offsets, commit, records, .. } = restored;
+        let inputs = self.layout.inputs(id);
+        let at: Vec<(TopicPartition, Offset)> = inputs.iter().cloned().zip(offsets.iter().copied()).collect();
+        match consumer.start(&at) {
+            Ok(()) => {}
+            // A rebalance overtook the recovery; its report comes with the next poll.
+            Err(error) if error.kind == ErrorKind::Retriable => {
+                log::info!("worker {}: {} cannot start yet: {error}", self.number, inputs[0]);
+                self.pending.remove(&id);
+                return self.recover(vec![id]);
+            }
+            Err(cause) => return Err(self.broken(&format!("starting {}", inputs[0]), cause)),
+        }
+        self.pending.remove(&id);
+        self.past.restored += records;
+        let paused = vec![false; inputs.len()];
+        let name = |topic: &TopicName| match topic {
+            TopicName::User(name) | TopicName::Repartition(name) => name.clone(),
+        };
+        let sources = self.layout.subs[id.sub].topology.sources().iter().map(|source| name(&source.topic)).collect();
+        log::info!(
+            "worker {}: {} goes on at offset {} ({records} snapshot records restored)",
+            self.number,
+            inputs[0],
+            offsets[0]
+        );
+        self.tasks.add(Active { id, task, inputs, sources, start: offsets, commit, sent: Sent::default(), paused });
+        self.publish(self.is_running());
+        Ok(())
+    }
+
+    fn is_running(&self) -> bool {
+        self.joined && self.pending.is_empty() && self.halts.is_empty()
+    }
+
+    /// Bytes of effects that wait for their commit.
+    fn kept(&self) -> usize {
+        self.tasks.iter().map(|task| task.task.effects().bytes()).sum()
+    }
+
+    fn commit_if_due(&mut self, consumer: &mut dyn Consumer) -> Result<(), RunError> {
+        let now = self.broker.host().elapsed();
+        let kept = self.kept();
+        if now.saturating_sub(self.last_commit) < self.config.commit_interval && kept < self.config.commit_bytes {
+            if kept >= SEND_AHEAD_BYTES {
+                self.committer.send_ahead(self.tasks.all());
+            }
+            return Ok(());
+        }
+        self.commit(consumer)?;
+        let now = self.broker.host().elapsed();
+        if now.saturating_sub(self.last_publish) >= Duration::from_millis(200) {
+            self.publish(self.is_running());
+        }
+        Ok(())
+    }
+
+    /// Commits what the tasks have; answers why nothing was committed, if it was refused and is kept.
+    fn commit(&mut self, consumer: &mut dyn Consumer) -> Result<Option<String>, RunError> {
+        let outcome = self.committer.commit(self.tasks.all(), consumer);
+        self.last_commit = self.broker.host().elapsed();
+        let superseded = match outcome? {
+            Outcome::Done | Outcome::Nothing => return Ok(None),
+            Outcome::Again(why) => return Ok(Some(why)),
+            Outcome::Superseded(ids) => ids,
+        };
+        for id in &superseded {
+            log::warn!(
+                "worker {}: somebody else committed for {}; it is recovered",
+                self.number,
+                self.layout.inputs(*id)[0]
+            );
+            if let Some(active) = self.drop_task(*id) {
+                consumer.pause(&active.inputs).map_err(|cause| self.broken("pausing a superseded task", cause))?;
+            }
+        }
+        if !self.shared.stopping() {
+            self.recover(superseded)?;
+        }
+        Ok(None)
+    }
+
+    /// The last commit, before the group is left. What cannot commit now is replayed by the next owner.
+    fn finish(&mut self, consumer: &mut dyn Consumer) -> Result<(), RunError> {
+        let host = Arc::clone(&self.broker);
+        let start = host.host().elapsed();
+        loop {
+            let Some(why) = self.commit(consumer)? else { return Ok(()) };
+            if host.host().elapsed().saturating_sub(start) > CLOSE_MAX {
+                log::warn!("worker {}: ends without its last commit, which the next owner replays: {why}", self.number);
+                return Ok(());
+            }
+            // A rebalance may be what refused it; records that come are not taken.
+            match consumer.poll(POLL_MAX, &mut |_| Next::Stop) {
+                Ok(Some(rebalance @ (Rebalance::Revoked(_) | Rebalance::Lost(_)))) => {
+                    self.rebalance(&rebalance, consumer)?
+                }
+                Ok(Some(rebalance)) => {
+                    consumer.acknowledge(&rebalance).map_err(|cause| self.broken("acknowledging", cause))?
+                }
+                Ok(None) => {}
+                Err(error) => log::debug!("worker {}: polling before the last commit: {error}", self.number),
+            }
+        }
+    }
+
+    fn publish(&mut self, running: bool) {
+        let mut counters = self.past;
+        self.tasks.iter().for_each(|task| counters.add(&counts(task)));
+        counters.tasks = self.tasks.iter().count() as u64;
+        counters.commits = self.committer.commits;
+        counters.aborts = self.committer.aborts;
+        self.last_publish = self.broker.host().elapsed();
+        self.shared.publish(self.number, running, counters);
+    }
+}
+
+/// Runs a task's code; an error or a panic of it becomes a failure with its place.
+fn guard(
+    active: &mut Active,
+    record: Option<(usize, Offset)>,
+    run: impl FnOnce(&mut Active) -> Result<(), TaskError>,
+) -> Result<(), Failure> {
+    match catch_unwind(AssertUnwindSafe(|| run(active))) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(failed(active, record, error)),
+        Err(panic) => {
+            let at = record.map(|(source, offset)| (active.inputs[source].clone(), offset.0));
+            let step = String::from("?");
+            let error = RunError::Panic { at, step, message: message(&*panic) };
+            Err(Failure { id: active.id, record, torn: true, error })
+        }
+    }
+}
+
+fn failed(active: &Active, record: Option<(usize, Offset)>, error: TaskError) -> Failure {
+    // Of a task with queues, only the error itself knows the record.
+    let record = record.or_else(|| {
+        let topic = error.topic.as_deref()?;
+        let source = active.sources.iter().position(|name| name == topic)?;
+        Some((source, error.offset?))
+    });
+    Failure { id: active.id, record, torn: error.torn, error: RunError::Record(error) }
+}
+
+/// The failure of a record that is known to fail, when its turn comes.
+fn halted(halts: &mut BTreeMap<TaskId, Halt>, id: TaskId, source: usize, offset: Offset) -> Option<Failure> {
+    let halt = halts.get(&id)?;
+    if halt.source != source || offset < halt.offset {
+        return None;
+    }
+    let Halt { error, .. } = halts.remove(&id)?;
+    Some(Failure { id, record: Some((source, offset)), torn: false, error })
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+fn throttle(active: &mut Active, consumer: &mut dyn Consumer) -> Result<(), BrokerError> {
+    for source in 0..active.inputs.len() {
+        let queued = active.task.queued(source);
+        let input = std::slice::from_ref(&active.inputs[source]);
+        if queued > QUEUE_MAX && !active.paused[source] {
+            consumer.pause(input)?;
+            active.paused[source] = true;
+        } else if queued < QUEUE_MAX / 2 && active.paused[source] {
+            consumer.resume(input)?;
+            active.paused[source] = false;
+        }
+    }
+    Ok(())
+}
+
+fn counts(active: &Active) -> Counters {
+    let c = active.task.counters();
+    Counters {
+        records: c.processed,
+        outputs: c.outputs,
+        timers: c.timers_fired,
+        skipped_decode: c.skipped.decode,
+        skipped_step: c.skipped.step,
+        skipped_produce: c.skipped.produce,
+        dropped_null_key: c.dropped_null_key,
+        ..Counters::default()
+    }
+}
+
+fn until(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::from_millis(u64::try_from(then.as_millis().saturating_sub(now.as_millis())).unwrap_or(0))
+}
+
+fn log_partitions(what: &str, worker: usize, partitions: &[TopicPartition]) {
+    if !partitions.is_empty() {
+        let names: Vec<String> = partitions.iter().map(ToString::to_string).collect();
+        log::info!("worker {worker}: {what} {}", names.join(", "));
+    }
+}
