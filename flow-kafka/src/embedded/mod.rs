@@ -17,9 +17,17 @@
 //! with what is written. The group protocol of KIP-848 and the transaction protocol of KIP-890 are not offered; clients fall
 //! back to the older ones. `CONCURRENT_TRANSACTIONS` never comes, since markers are written before `EndTxn` is answered.
 
+mod fetch;
+mod groups;
+mod log;
 mod machine;
 mod options;
+mod produce;
+mod tcp;
+mod topics;
+mod transactions;
 mod versions;
 
 pub use machine::{ConnectionId, Machine, Reply};
 pub use options::Options;
+pub use tcp::EmbeddedBroker;
