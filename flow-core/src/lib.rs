@@ -4,6 +4,9 @@
 #[allow(unused_extern_crates, reason = "only generated code uses the name")]
 extern crate self as flow_core;
 
+#[doc(hidden)]
+#[path = "macro_support.rs"]
+pub mod __macro;
 mod codec;
 mod context;
 mod engine;
@@ -23,6 +26,7 @@ pub use engine::{
     TaskErrorKind, TaskOptions,
 };
 pub use flow::{Clock, Flow, Fold, Never, State, StepError, Timer};
+pub use flow_macros::{flow, fold, key, timer};
 pub use partitioner::partition_for;
 pub use record::{Headers, HeadersIter, HeadersRef, Offset, Partition, RecordRef};
 pub use time::Timestamp;

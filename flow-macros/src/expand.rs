@@ -53,6 +53,11 @@ fn local(name: &str, span: Span) -> Ident {
     Ident::new(name, span.resolved_at(Span::mixed_site()))
 }
 
+/// The receiver of a generated method, placed at the user's token.
+fn this(span: Span) -> Ident {
+    Ident::new("self", span.resolved_at(Span::call_site()))
+}
+
 fn ends(tokens: &impl ToTokens) -> (Span, Span) {
     let mut spans = tokens.to_token_stream().into_iter().map(|token| token.span());
     let first = spans.next().unwrap_or_else(Span::call_site);
@@ -205,7 +210,7 @@ impl Expansion<'_> {
             None => (function.span(), function.span()),
         };
         let this = step.receiver.map(|receiver| {
-            let this = Ident::new("self", receiver.span.resolved_at(Span::mixed_site()));
+            let this = this(receiver.span);
             quote!(#this,)
         });
         let cx = step.context.as_ref().map(|context| local(&cx.to_string(), ends(&context.spelled).1));

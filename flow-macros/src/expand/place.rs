@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::Expr;
 
-use super::{Expansion, ends, is_reference, local};
+use super::{Expansion, ends, is_reference, local, this};
 use crate::model::{Fold, Place};
 
 impl Expansion<'_> {
@@ -34,19 +34,19 @@ impl Expansion<'_> {
             [(fold, from)] => {
                 let input = input(self, fold, from, topology);
                 let (start, end) = ends(from);
-                let this = local("self", start);
-                let call = quote_spanned!(end=> (#this));
+                let receiver = this(start);
+                let call = quote_spanned!(end=> (#receiver));
                 quote_spanned!(start=> #input.flow #call)
             }
             folds => {
-                let this = local("self", Span::call_site());
+                let receiver = this(Span::call_site());
                 let inputs = folds.iter().map(|(fold, from)| {
                     let input = input(self, fold, from, topology);
                     let (start, end) = ends(from);
                     let call = quote_spanned!(end=> (#input));
                     quote_spanned!(start=> .fold #call)
                 });
-                quote!(#topology.flow(#this) #(#inputs)* .output())
+                quote!(#topology.flow(#receiver) #(#inputs)* .output())
             }
         };
         match &place.to {
