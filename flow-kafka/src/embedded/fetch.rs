@@ -85,8 +85,13 @@ impl Machine {
 
     /// Forgets the fetches of a connection.
     pub(super) fn drop_fetches(&mut self, of: ConnectionId) {
-        let gone: Vec<u64> =
-            self.fetches.parked.iter().filter(|(_, parked)| parked.caller.to == of).map(|(number, _)| *number).collect();
+        let gone: Vec<u64> = self
+            .fetches
+            .parked
+            .iter()
+            .filter(|(_, parked)| parked.caller.to == of)
+            .map(|(number, _)| *number)
+            .collect();
         for number in gone {
             self.unpark(number);
         }

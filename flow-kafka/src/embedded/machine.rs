@@ -90,8 +90,7 @@ impl Machine {
 
     /// When [`advance`](Self::advance) has to be called next, if nothing else happens before.
     pub fn next_deadline(&self) -> Option<i64> {
-        let deadlines =
-            [self.groups.next_deadline(), self.transactions.next_deadline(), self.fetches.next_deadline()];
+        let deadlines = [self.groups.next_deadline(), self.transactions.next_deadline(), self.fetches.next_deadline()];
         deadlines.into_iter().flatten().min()
     }
 

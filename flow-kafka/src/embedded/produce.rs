@@ -1,6 +1,5 @@
 //! `Produce`.
 
-use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::produce_request::PartitionProduceData;
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
@@ -41,7 +40,7 @@ impl Machine {
         let found = self.topics.get_mut(topic)?;
         let rules = found.rules(&self.options);
         let log = found.partition_mut(data.index)?;
-        let batch = Batch::parse(data.records.unwrap_or_else(Bytes::new))?;
+        let batch = Batch::parse(data.records.unwrap_or_default())?;
         if batch.is_transactional() {
             self.transactions.verify(transactional_id, &batch, topic, data.index, &self.options)?;
         }

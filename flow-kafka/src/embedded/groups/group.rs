@@ -82,7 +82,11 @@ impl Member {
     }
 
     pub(super) fn metadata(&self, protocol: &str) -> Bytes {
-        self.protocols.iter().find(|(name, _)| name == protocol).map(|(_, metadata)| metadata.clone()).unwrap_or_default()
+        self.protocols
+            .iter()
+            .find(|(name, _)| name == protocol)
+            .map(|(_, metadata)| metadata.clone())
+            .unwrap_or_default()
     }
 }
 
@@ -135,7 +139,8 @@ impl Group {
 
     /// When something runs out here.
     pub(super) fn deadline(&self) -> Option<i64> {
-        let sessions = self.members.values().filter(|member| !member.is_waiting()).map(|member| member.session_deadline);
+        let sessions =
+            self.members.values().filter(|member| !member.is_waiting()).map(|member| member.session_deadline);
         sessions.chain(self.promised.values().copied()).chain(self.rebalance_deadline).min()
     }
 

@@ -15,7 +15,9 @@ impl Group {
                 member.assignment.clear();
                 if let Some(waiting) = member.syncing.take() {
                     let error = ResponseError::RebalanceInProgress.code();
-                    out.push(waiting.reply(ResponseKind::SyncGroup(SyncGroupResponse::default().with_error_code(error))));
+                    out.push(
+                        waiting.reply(ResponseKind::SyncGroup(SyncGroupResponse::default().with_error_code(error))),
+                    );
                 }
             }
         }

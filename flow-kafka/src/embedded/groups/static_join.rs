@@ -7,6 +7,7 @@ use super::Group;
 use super::group::State;
 use super::join::{Join, refusal};
 use crate::embedded::Reply;
+use crate::embedded::machine::Caller;
 
 /// The first version in which a leader can be told to leave the assignment as it is.
 const SKIP_ASSIGNMENT_SINCE: i16 = 9;
@@ -17,11 +18,11 @@ impl Group {
         let instance = join.instance.clone().unwrap_or_default();
         match self.instances.get(&instance).cloned() {
             None => self.add_member(join, new_id, now, out),
-            Some(old_id) => self.take_over(join, &old_id, new_id, now, out),
+            Some(old_id) => self.take_over(join, &old_id, &new_id, now, out),
         }
     }
 
-    fn take_over(&mut self, join: Join, old_id: &str, new_id: String, now: i64, out: &mut Vec<Reply>) {
+    fn take_over(&mut self, join: Join, old_id: &str, new_id: &str, now: i64, out: &mut Vec<Reply>) {
         let Some(mut member) = self.members.remove(old_id) else { return };
         // The newer of two processes with one instance id wins; the older one learns it from its next answer.
         if let Some(waiting) = member.joining.take() {
@@ -33,18 +34,18 @@ impl Group {
         }
         let was_leader = self.leader.as_deref() == Some(old_id);
         if was_leader {
-            self.leader = Some(new_id.clone());
+            self.leader = Some(new_id.to_owned());
         }
-        self.instances.insert(join.instance.clone().unwrap_or_default(), new_id.clone());
+        self.instances.insert(join.instance.clone().unwrap_or_default(), new_id.to_owned());
         member.was_heard(now);
-        self.members.insert(new_id.clone(), member);
+        self.members.insert(new_id.to_owned(), member);
         let caller = join.caller;
-        self.update_member(join, &new_id);
+        self.update_member(join, new_id);
         if self.state == State::Stable && self.elect_protocol() == self.protocol {
-            if let Some(member) = self.members.get_mut(&new_id) {
+            if let Some(member) = self.members.get_mut(new_id) {
                 member.joining = None;
             }
-            out.push(self.returned(caller, &new_id, old_id, was_leader));
+            out.push(self.returned(caller, new_id, old_id, was_leader));
         } else {
             self.prepare_rebalance(now, out);
         }
@@ -52,7 +53,7 @@ impl Group {
 
     /// The answer to a static member that came back: generation and assignment stay. A leader must not assign again: it is told
     /// so, or, if its version cannot be told, that somebody else leads.
-    fn returned(&self, caller: crate::embedded::machine::Caller, id: &str, old_id: &str, was_leader: bool) -> Reply {
+    fn returned(&self, caller: Caller, id: &str, old_id: &str, was_leader: bool) -> Reply {
         let can_skip = was_leader && caller.version >= SKIP_ASSIGNMENT_SINCE;
         let leader = match &self.leader {
             _ if was_leader && !can_skip => old_id.to_owned(),

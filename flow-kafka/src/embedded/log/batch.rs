@@ -104,7 +104,8 @@ impl Batch {
     /// The sequence number of the last record; sequence numbers wrap from `i32::MAX` to 0.
     pub(super) fn last_sequence(&self) -> i32 {
         self.base_sequence.checked_add(self.last_offset_delta).unwrap_or_else(|| {
-            let past_the_wrap = i64::from(self.base_sequence) + i64::from(self.last_offset_delta) - i64::from(i32::MAX) - 1;
+            let past_the_wrap =
+                i64::from(self.base_sequence) + i64::from(self.last_offset_delta) - i64::from(i32::MAX) - 1;
             i32::try_from(past_the_wrap).unwrap_or_default()
         })
     }

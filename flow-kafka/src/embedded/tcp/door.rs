@@ -87,7 +87,13 @@ impl Door {
     }
 
     /// Gives a request to the machine. Its reply, if there is one already; those of other connections go to their threads.
-    pub(super) fn handle(&self, from: ConnectionId, correlation: i32, version: i16, request: RequestKind) -> Option<Reply> {
+    pub(super) fn handle(
+        &self,
+        from: ConnectionId,
+        correlation: i32,
+        version: i16,
+        request: RequestKind,
+    ) -> Option<Reply> {
         let mut inside = self.enter()?;
         let mut replies = vec![];
         inside.machine.handle(from, correlation, version, request, self.clock.now(), &mut replies);

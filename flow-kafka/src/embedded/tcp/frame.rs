@@ -12,6 +12,10 @@ use crate::embedded::{Machine, Reply};
 const REQUEST_BYTES_MAX: usize = 100 * 1024 * 1024;
 
 /// What a client sent.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one for each connection, and a box would cost an allocation a request"
+)]
 pub(super) enum Incoming {
     /// A request that the broker answers.
     Request { correlation: i32, version: i16, request: RequestKind },

@@ -41,11 +41,12 @@ impl EmbeddedBroker {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_with(address: impl ToSocketAddrs, options: Options) -> io::Result<Self> {
+    pub fn start_with(address: impl ToSocketAddrs, mut options: Options) -> io::Result<Self> {
         let addresses = loopback(address)?;
         let listener = TcpListener::bind(&addresses[..])?;
         let address = listener.local_addr()?;
-        let options = Options { host: address.ip().to_string(), port: address.port(), ..options };
+        options.host = address.ip().to_string();
+        options.port = address.port();
         let door = Arc::new(Door::new(options));
         let mut broker = EmbeddedBroker { address, door, threads: vec![] };
         let door = Arc::clone(&broker.door);
@@ -79,7 +80,9 @@ fn loopback(address: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
     match addresses.iter().find(|address| !address.ip().is_loopback()) {
         Some(foreign) => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("the embedded broker has no authentication and does not listen on {foreign}: use a loopback address"),
+            format!(
+                "the embedded broker has no authentication and does not listen on {foreign}: use a loopback address"
+            ),
         )),
         None => Ok(addresses),
     }

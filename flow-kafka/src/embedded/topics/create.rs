@@ -38,7 +38,9 @@ impl Machine {
                     }
                     match version {
                         ..5 => result,
-                        _ => result.with_num_partitions(partitions).with_replication_factor(1).with_configs(Some(vec![])),
+                        _ => {
+                            result.with_num_partitions(partitions).with_replication_factor(1).with_configs(Some(vec![]))
+                        }
                     }
                 }
                 Err((error, message)) => result.with_error_code(error.code()).with_error_message(Some(message.into())),

@@ -21,7 +21,9 @@ impl Machine {
         let response = InitProducerIdResponse::default();
         match self.try_init(request, now) {
             Ok((id, epoch)) => response.with_producer_id(ProducerId(id)).with_producer_epoch(epoch),
-            Err(error) => response.with_producer_id(ProducerId(-1)).with_error_code(in_version(error, version, 4).code()),
+            Err(error) => {
+                response.with_producer_id(ProducerId(-1)).with_error_code(in_version(error, version, 4).code())
+            }
         }
     }
 
