@@ -124,7 +124,7 @@ impl<Out> Context<Out> {
     /// Sets this key's `timer`, or moves it if it is pending.
     ///
     /// A deadline that has passed fires when the step returns (event time) or when the task next hears of the time (wall clock).
-    /// In a timer's own handler the deadline must lie in the future.
+    /// In a timer's handler the deadline must lie in the future.
     #[inline]
     pub fn set_timer(&mut self, timer: Timer, deadline: Timestamp) {
         self.kept.timers.push((timer, Some(deadline)));

@@ -11,6 +11,7 @@ mod codec;
 mod context;
 mod engine;
 mod flow;
+mod operator;
 mod partitioner;
 mod record;
 mod state;
@@ -27,8 +28,12 @@ pub use engine::{
 };
 pub use flow::{Clock, Flow, Fold, Never, State, StepError, Timer};
 pub use flow_macros::{flow, fold, key, timer};
+pub use operator::Sink;
 pub use partitioner::partition_for;
 pub use record::{Headers, HeadersIter, HeadersRef, Offset, Partition, RecordRef};
 pub use time::Timestamp;
 pub use topic::Topic;
-pub use topology::{SinkInfo, Source, StoreInfo, SubTopology, TopicName, Topology};
+pub use topology::{
+    JointFlow, JointFold, Placed, SinkInfo, Source, StoreInfo, Stream, SubTopology, Table, TopicName, Topology,
+    TopologyBuilder, TopologyError,
+};

@@ -1,4 +1,9 @@
-//! State: entries by key bytes, their timers, and their snapshots.
+//! State: entries by their bytes, the timers that live with them, and how both are written in snapshots.
 
-/// The format of the snapshot envelope.
-pub(crate) const FORMAT: u8 = 1;
+mod snapshot;
+mod store;
+mod timers;
+
+pub(crate) use snapshot::FORMAT;
+pub(crate) use store::{AnyStore, KvStore, StoreId, StoreMark, StoreSpec};
+pub(crate) use timers::Due;

@@ -1,7 +1,24 @@
 //! A topology as a value: sub-topologies with their sources, stores and sinks, ready to make tasks.
 
+mod builder;
+mod describe;
+mod error;
+pub(crate) mod graph;
+mod joint;
+pub(crate) mod link;
+mod partition;
+mod stream;
+mod table;
+mod validate;
+
 use std::fmt;
 use std::sync::Arc;
+
+pub use builder::TopologyBuilder;
+pub use error::TopologyError;
+pub use joint::{JointFlow, JointFold};
+pub use stream::Stream;
+pub use table::Table;
 
 use crate::Partition;
 use crate::engine::{Program, Task, TaskOptions};
@@ -14,6 +31,16 @@ pub struct Topology {
 }
 
 impl Topology {
+    /// The topology of one thing that knows its own place, as a flow annotated with the topics it reads and writes.
+    ///
+    /// # Errors
+    /// All rules that it breaks, each with the lines that break it.
+    pub fn of(whole: impl Placed) -> Result<Topology, TopologyError> {
+        let topology = TopologyBuilder::new();
+        topology.add(whole);
+        topology.build()
+    }
+
     /// The text that Kafka Streams prints for a topology, so that its viewers can draw it.
     pub fn describe(&self) -> String {
         self.description.to_string()
@@ -23,6 +50,16 @@ impl Topology {
     pub fn sub_topologies(&self) -> &[SubTopology] {
         &self.subs
     }
+}
+
+/// What knows its own place in a topology: `#[flow(.., from = .., to = ..)]` implements it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say where it stands",
+    note = "give its `#[flow]` the topics, as in `from = CLICKS, to = CLOSED`, or place it with `.flow(..)`"
+)]
+pub trait Placed {
+    /// Adds its streams and steps.
+    fn place(self, topology: &TopologyBuilder);
 }
 
 impl fmt::Debug for Topology {

@@ -1,4 +1,4 @@
-//! Helpers for tests of flows and topologies.
+//! Contexts made by hand, for unit tests of a step.
 
 use std::sync::Arc;
 
