@@ -6,8 +6,8 @@
 
 mod place;
 
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::{Attribute, Type};
 
 use crate::model::{Fold, Key, KeySource, Model, Step, Subject, Timer};
@@ -64,6 +64,15 @@ fn ends(tokens: &impl ToTokens) -> (Span, Span) {
     (first, spans.last().unwrap_or(first))
 }
 
+/// The same tokens, as if the user had written them at `span`.
+fn at(tokens: &TokenStream, span: Span) -> TokenStream {
+    let respan = |mut token: TokenTree| {
+        token.set_span(span);
+        token
+    };
+    tokens.clone().into_iter().map(respan).collect()
+}
+
 impl Expansion<'_> {
     /// The unit struct of an annotated function.
     fn declaration(&self) -> TokenStream {
@@ -101,7 +110,7 @@ impl Expansion<'_> {
         let state = self.model.state.as_ref().map_or_else(|| quote!(()), ToTokens::to_token_stream);
         let out = self.model.out.as_ref().map_or_else(|| quote!(#root::Never), ToTokens::to_token_stream);
         // A state that the codec cannot write is reported under the state.
-        let default_codec = quote_spanned!(ends(&state).0.resolved_at(Span::mixed_site())=> #root::Json);
+        let default_codec = at(&quote!(#root::Json), ends(&state).0);
         let codec = self.model.codec.as_ref().map_or(default_codec, ToTokens::to_token_stream);
         let version = self.model.state_version.as_ref().map(|version| quote!(const STATE_VERSION: u32 = #version;));
         let timers = self.timers();
@@ -220,7 +229,7 @@ impl Expansion<'_> {
         };
         let arguments = quote!(#this #(#inputs,)* #cx);
         let arguments = quote_spanned!(end=> (#arguments));
-        let into_next = quote_spanned!(start=> #root::IntoNext::<<Self as #root::Flow>::State>::into_next);
+        let into_next = at(&quote!(#root::IntoNext::<<Self as #root::Flow>::State>::into_next), start);
         quote! {
             *#state = #into_next(#path #arguments)?;
             return ::core::result::Result::Ok(());
@@ -231,7 +240,7 @@ impl Expansion<'_> {
     fn key_fn(&self, key: &Key) -> Option<TokenStream> {
         let KeySource::Closure(closure) = &key.source else { return None };
         let (name, pattern, event, output, body) =
-            (key_fn_name(), &closure.pattern, &closure.event, &closure.output, &closure.body);
+            (key_fn_name(key), &closure.pattern, &closure.event, &closure.output, &closure.body);
         let unused = (!self.sound).then(|| quote!(#[allow(dead_code)]));
         Some(quote! {
             #unused
@@ -242,7 +251,7 @@ impl Expansion<'_> {
     /// The path that calls a key.
     fn key_path(&self, key: &Key) -> TokenStream {
         match &key.source {
-            KeySource::Closure(_) => key_fn_name().to_token_stream(),
+            KeySource::Closure(_) => key_fn_name(key).to_token_stream(),
             KeySource::Function { function, .. } => {
                 let start = ends(&key.output).0;
                 quote_spanned!(start=> Self::#function)
@@ -263,7 +272,7 @@ impl Expansion<'_> {
                 let argument = local("event", ends(&key.event).1);
                 let call = quote_spanned!(end=> (#argument));
                 let borrow = (!is_reference(&key.output)).then(|| quote_spanned!(start=> &));
-                let write = quote_spanned!(start=> #root::write_key);
+                let write = at(&quote!(#root::write_key), start);
                 quote!(#write(#borrow #path #call, #out))
             }
             false => quote!(::core::unreachable!()),
@@ -294,8 +303,8 @@ impl Expansion<'_> {
     }
 }
 
-fn key_fn_name() -> Ident {
-    format_ident!("__flow_key", span = Span::mixed_site())
+fn key_fn_name(key: &Key) -> Ident {
+    Ident::new("__flow_key", ends(&key.output).0)
 }
 
 fn is_reference(ty: &Type) -> bool {

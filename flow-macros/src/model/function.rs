@@ -19,6 +19,7 @@ pub(crate) fn function(args: Args, item: Function, errors: &mut Errors) -> Optio
     let Options { flow, name, key, from, to, repartition, state_version, codec, root } = options;
 
     let (step, event) = step::fold(&item.sig, &[], Role::Function, errors);
+    let step_in_a_block = step.receiver.is_some();
     let state = step.state.clone();
     let out = step.context.as_ref().and_then(|cx| cx.out.clone());
     let emits = Emits::of([&step].into_iter());
@@ -35,6 +36,9 @@ pub(crate) fn function(args: Args, item: Function, errors: &mut Errors) -> Optio
         true => None,
         false => place::place(&folds, to, emits, out.as_ref(), errors),
     };
+    if step_in_a_block {
+        return None; // where this function stands, no struct may be declared
+    }
     let docs = item.attrs.iter().filter(|attr| attr.path().is_ident("doc")).cloned().collect();
     Some(Model {
         subject: Subject::Function { flow: flow?, vis: item.vis, docs, function },

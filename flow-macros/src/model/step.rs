@@ -33,6 +33,9 @@ pub(super) fn fold(sig: &Signature, attrs: &[syn::Attribute], role: Role, errors
     }
     step.state = Some(fold_state(&state.ty, errors));
     step.context = rest.get(1).map(|cx| context(&cx.ty, errors));
+    if !sig.generics.params.is_empty() || impl_trait(&event.ty).is_some() {
+        return (step, None); // there is no such type outside of the function
+    }
     (step, Some(self::event(&event.ty, "events come by reference", errors)))
 }
 
@@ -41,7 +44,7 @@ pub(super) fn timer(sig: &Signature, attrs: &[syn::Attribute], errors: &mut Erro
     let (mut step, params) = step(sig, attrs, Role::Timer, errors);
     match params.as_slice() {
         [state] => step.state = Some(state.ty.as_ref().clone()),
-        [state, cx] => {
+        [state, cx] if spelled(&cx.ty).contains("Context") => {
             step.state = Some(state.ty.as_ref().clone());
             step.context = Some(context(&cx.ty, errors));
         }
@@ -106,11 +109,13 @@ fn step<'a>(sig: &'a Signature, attrs: &[syn::Attribute], role: Role, errors: &m
 }
 
 fn typed(sig: &Signature) -> Vec<&PatType> {
-    let typed = |arg| match arg {
-        &FnArg::Typed(ref typed) => Some(typed),
-        FnArg::Receiver(_) => None,
-    };
-    sig.inputs.iter().filter_map(typed).collect()
+    sig.inputs
+        .iter()
+        .filter_map(|arg| match arg {
+            FnArg::Typed(typed) => Some(typed),
+            FnArg::Receiver(_) => None,
+        })
+        .collect()
 }
 
 fn qualifiers(sig: &Signature, role: Role, errors: &mut Errors) {
@@ -126,26 +131,28 @@ fn qualifiers(sig: &Signature, role: Role, errors: &mut Errors) {
     }
     let generics = &sig.generics;
     if !generics.params.is_empty() {
-        errors.at(generics, no_generics(what, role));
+        errors.at(generics, no_generics(role));
     } else if let Some(where_clause) = &generics.where_clause {
-        errors.at(where_clause, no_generics(what, role));
+        errors.at(where_clause, no_generics(role));
     }
     for argument in typed(sig) {
         if let Some(hidden) = impl_trait(&argument.ty) {
-            errors.at(hidden, no_generics(what, role));
+            errors.at(hidden, no_generics(role));
         }
     }
 }
 
-fn no_generics(what: &str, role: Role) -> String {
+fn no_generics(role: Role) -> &'static str {
     match role {
-        Role::Function => "an annotated function has no generics: its flow is one plain type with one state; \
+        Role::Function => {
+            "an annotated function has no generics: its flow is one plain type with one state; \
                            annotate an impl block of a generic type instead"
-            .to_owned(),
-        _ => format!(
-            "{what} has no generics of its own: a flow has one state and one event type a fold; \
-                      put them on the impl block"
-        ),
+        }
+        Role::Key => "a key has no generics of its own: put them on the impl block",
+        Role::Fold | Role::Timer => {
+            "a step has no generics of its own: a flow has one state, and one event type a fold; \
+                                     put them on the impl block"
+        }
     }
 }
 

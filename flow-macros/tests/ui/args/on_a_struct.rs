@@ -1,0 +1,8 @@
+use flow_core::flow;
+
+#[flow(name = "sessions")]
+struct Sessions {
+    idle_after: u64,
+}
+
+fn main() {}

@@ -1,0 +1,21 @@
+use flow_core::flow;
+use serde::{Deserialize, Serialize};
+
+struct Click {
+    user: String,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Session {
+    clicks: u64,
+}
+
+struct Sessions;
+
+#[flow(name = "sessions")]
+impl Sessions {
+    #[fold]
+    const CLICKS: u64 = 1;
+}
+
+fn main() {}
