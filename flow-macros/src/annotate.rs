@@ -10,18 +10,15 @@ use crate::{expand, model};
 /// `#[flow(args)] item`: the item as it came, what makes it a flow, and its mistakes.
 pub(crate) fn flow(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
-    let (item, model) = match parse::item(&item) {
+    let args = parse::args(args, &mut errors);
+    let (item, model) = match parse::item(&item, args.root()) {
         Item::Broken => return item,
         Item::Other => {
             errors.at(head(&item), "`#[flow]` goes on a function or on an impl block");
             (item, None)
         }
-        Item::Function(function) => {
-            let args = parse::args(args, &mut errors);
-            (item, model::function(args, *function, &mut errors))
-        }
+        Item::Function(function) => (item, model::function(args, *function, &mut errors)),
         Item::Block(block) => {
-            let args = parse::args(args, &mut errors);
             let model = model::block(args, &block, &mut errors);
             (block.into_token_stream(), Some(model))
         }

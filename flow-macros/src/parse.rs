@@ -61,6 +61,16 @@ pub(crate) struct Args {
     pub(crate) unread: bool,
 }
 
+impl Args {
+    /// What the user calls flow-core, if they said so: `crate = ..`.
+    pub(crate) fn root(&self) -> Option<&Path> {
+        self.args.iter().find_map(|arg| match &arg.value {
+            Value::Path(path) if arg.word == "crate" => Some(path),
+            _ => None,
+        })
+    }
+}
+
 /// Reads the arguments of an attribute. One that cannot be read is reported, and the next one is read all the same.
 pub(crate) fn args(tokens: TokenStream, errors: &mut Errors) -> Args {
     let before = errors.len();
@@ -195,7 +205,9 @@ impl HelperKind {
 }
 
 /// The annotated item, and the tokens to emit for it: what came, without the helper attributes.
-pub(crate) fn item(tokens: &TokenStream) -> Item {
+///
+/// `root` is what the user calls flow-core, if they said so.
+pub(crate) fn item(tokens: &TokenStream, root: Option<&Path>) -> Item {
     let Some((head, braces)) = split_at_body(tokens.clone()) else {
         return other(tokens);
     };
@@ -207,6 +219,7 @@ pub(crate) fn item(tokens: &TokenStream) -> Item {
     let Ok(header) = syn::parse2::<ItemImpl>(bare) else {
         return other(tokens);
     };
+    let members = |input: ParseStream<'_>| members(input, root);
     match members.parse2(braces.stream()) {
         Ok((inner_attrs, members)) => Item::Block(Box::new(Block { header, members, head, inner_attrs, braces })),
         Err(_) => Item::Broken,
@@ -232,19 +245,19 @@ fn split_at_body(tokens: TokenStream) -> Option<(TokenStream, Group)> {
     }
 }
 
-fn members(input: ParseStream<'_>) -> Result<(Vec<Attribute>, Vec<Member>)> {
+fn members(input: ParseStream<'_>, root: Option<&Path>) -> Result<(Vec<Attribute>, Vec<Member>)> {
     let inner_attrs = input.call(Attribute::parse_inner)?;
     let mut members = Vec::new();
     while !input.is_empty() {
-        members.push(member(input)?);
+        members.push(member(input, root)?);
     }
     Ok((inner_attrs, members))
 }
 
-fn member(input: ParseStream<'_>) -> Result<Member> {
+fn member(input: ParseStream<'_>, root: Option<&Path>) -> Result<Member> {
     let (mut attrs, mut helpers) = (Vec::new(), Vec::new());
     for attr in input.call(Attribute::parse_outer)? {
-        match helper_kind(attr.path()) {
+        match helper_kind(attr.path(), root) {
             Some(kind) => helpers.push(Helper { kind, attr }),
             None => attrs.push(attr),
         }
@@ -277,7 +290,7 @@ fn signature(ahead: ParseStream<'_>) -> Option<Signature> {
 }
 
 /// `fold` and `flow_core::fold` are ours; `other::fold` is somebody else's.
-fn helper_kind(path: &Path) -> Option<HelperKind> {
+fn helper_kind(path: &Path, root: Option<&Path>) -> Option<HelperKind> {
     let mut segments = path.segments.iter().rev();
     let kind = match segments.next()?.ident.to_string().as_str() {
         "key" => HelperKind::Key,
@@ -285,7 +298,10 @@ fn helper_kind(path: &Path) -> Option<HelperKind> {
         "timer" => HelperKind::Timer,
         _ => return None,
     };
-    segments.next().is_none_or(|owner| owner.ident == "flow_core" || owner.ident == "__macro").then_some(kind)
+    let ours = |owner: &Ident| {
+        owner == "flow_core" || root.and_then(|root| root.segments.last()).is_some_and(|root| root.ident == *owner)
+    };
+    segments.next().is_none_or(|owner| ours(&owner.ident)).then_some(kind)
 }
 
 impl ToTokens for Block {

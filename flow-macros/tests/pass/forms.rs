@@ -2,7 +2,10 @@ use flow_core::{Context, StepError, Timer, Timestamp, flow};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-pub struct Click { user: String, at: Timestamp }
+pub struct Click {
+    user: String,
+    at: Timestamp,
+}
 
 /// Counts clicks per user.
 #[flow(
@@ -22,19 +25,29 @@ fn short(_count: Option<u64>, _click: &Click, cx: &mut Context<u64>) -> Result<O
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Session { clicks: u64 }
-pub struct SessionClosed { clicks: u64 }
-pub struct Order { user: String }
+pub struct Session {
+    clicks: u64,
+}
+pub struct SessionClosed {
+    clicks: u64,
+}
+pub struct Order {
+    user: String,
+}
 
 /// Closes a user's session after a while without clicks.
-pub struct Sessions { idle_after: Duration }
+pub struct Sessions {
+    idle_after: Duration,
+}
 
 #[flow(name = "sessions")]
 impl Sessions {
     const IDLE: Timer = Timer::event_time("idle");
 
     #[key]
-    fn user(click: &Click) -> String { click.user.clone() }
+    fn user(click: &Click) -> String {
+        click.user.clone()
+    }
 
     #[fold]
     fn click(&self, session: Option<Session>, click: &Click, cx: &mut Context<SessionClosed>) -> Option<Session> {
