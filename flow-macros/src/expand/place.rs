@@ -2,9 +2,9 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::Expr;
+use syn::{Expr, LitStr};
 
-use super::{Expansion, ends, is_reference, local, this};
+use super::{Expansion, ends, is_reference, local};
 use crate::model::{Fold, Place};
 
 impl Expansion<'_> {
@@ -12,8 +12,9 @@ impl Expansion<'_> {
         let place = self.model.place.as_ref()?;
         let root = &self.root;
         let topology = local("topology", Span::call_site());
+        let receiver = Ident::new("self", self.receiver_at());
         let body = match self.sound {
-            true => self.chain(place, &topology),
+            true => self.chain(place, &topology, &receiver),
             false => quote!(::core::unreachable!()),
         };
         Some(self.implement(
@@ -21,32 +22,40 @@ impl Expansion<'_> {
             &quote!(#root::Placed),
             &quote! {
                 #[allow(unused_variables)]
-                fn place(self, #topology: &#root::TopologyBuilder) {
+                fn place(#receiver, #topology: &#root::TopologyBuilder) {
                     #body
                 }
             },
         ))
     }
 
-    fn chain(&self, place: &Place, topology: &Ident) -> TokenStream {
+    /// A flow that cannot fold what its topic holds is reported under the topic.
+    fn receiver_at(&self) -> Span {
+        match self.model.folds.as_slice() {
+            [Fold { from: Some(from), .. }] => ends(from).1,
+            _ => Span::call_site(),
+        }
+    }
+
+    fn chain(&self, place: &Place, topology: &Ident, receiver: &Ident) -> TokenStream {
         let folds: Vec<_> = self.model.folds.iter().filter_map(|fold| Some((fold, fold.from.as_ref()?))).collect();
+        // The line that a name clash is reported with is the one that gives the name.
+        let named_at = self.model.name.as_ref().map_or_else(Span::call_site, LitStr::span);
+        let flow = Ident::new("flow", named_at);
         let flowing = match folds.as_slice() {
             [(fold, from)] => {
                 let input = input(self, fold, from, topology);
-                let (start, end) = ends(from);
-                let receiver = this(start);
-                let call = quote_spanned!(end=> (#receiver));
-                quote_spanned!(start=> #input.flow #call)
+                let call = quote_spanned!(ends(from).1=> (#receiver));
+                quote!(#input.#flow #call)
             }
             folds => {
-                let receiver = this(Span::call_site());
                 let inputs = folds.iter().map(|(fold, from)| {
                     let input = input(self, fold, from, topology);
                     let (start, end) = ends(from);
                     let call = quote_spanned!(end=> (#input));
                     quote_spanned!(start=> .fold #call)
                 });
-                quote!(#topology.flow(#receiver) #(#inputs)* .output())
+                quote!(#topology.#flow(#receiver) #(#inputs)* .output())
             }
         };
         match &place.to {
