@@ -197,6 +197,7 @@ impl Expansion<'_> {
             &quote! {
                 #key
                 #[allow(unused_variables)]
+                #[inline]
                 fn fold(
                     &self,
                     #state: &mut ::core::option::Option<<Self as #root::Flow>::State>,
@@ -280,6 +281,7 @@ impl Expansion<'_> {
         quote! {
             #(#cfgs)*
             #[allow(unused_variables)]
+            #[inline]
             fn key(
                 &self,
                 #event: &#event_ty,
