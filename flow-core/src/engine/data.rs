@@ -19,6 +19,8 @@ pub(crate) struct TaskData {
     pub(crate) timestamp: Timestamp,
     /// A store was opened for writing since the current record, or timer, began.
     pub(crate) touched: bool,
+    /// The step that was entered last.
+    pub(crate) at: u32,
     policies: Policies,
     journaled: bool,
     max_record_bytes: usize,
@@ -61,6 +63,7 @@ impl TaskData {
             counters: TaskCounters::default(),
             timestamp: Timestamp::MIN,
             touched: false,
+            at: 0,
             policies: options.policies,
             journaled,
             max_record_bytes: options.max_record_bytes,

@@ -17,5 +17,5 @@ pub use error::{RestoreError, TaskError, TaskErrorKind};
 pub(crate) use failure::Failure;
 pub use options::{Policies, Policy, Skipped, TaskCounters, TaskOptions};
 pub(crate) use program::{Program, Readers, StoreProgram};
-pub(crate) use push::{Edge, Fire, Key, KeyFormat, Next, Push, Read, Step};
+pub(crate) use push::{At, Edge, Fire, Key, KeyFormat, Next, Push, Read, Step};
 pub use task::Task;

@@ -60,6 +60,20 @@ pub(crate) trait Push<K: ?Sized, V: ?Sized>: Send + Sync {
     fn push(&self, task: &mut TaskData, key: Key<'_, K>, value: &V) -> Step;
 }
 
+/// A step that leaves its number behind as it begins, so that a panic of user code can be placed.
+pub(crate) struct At<P> {
+    pub(crate) step: u32,
+    pub(crate) inner: P,
+}
+
+impl<K: ?Sized, V: ?Sized, P: Push<K, V>> Push<K, V> for At<P> {
+    #[inline]
+    fn push(&self, task: &mut TaskData, key: Key<'_, K>, value: &V) -> Step {
+        task.at = self.step;
+        self.inner.push(task, key, value)
+    }
+}
+
 pub(crate) type Edge<K, V> = Arc<dyn Push<K, V>>;
 
 /// A source as its task sees it: reads a record and sends it on.

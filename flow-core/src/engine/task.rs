@@ -215,6 +215,11 @@ impl Task {
         self.dirty || !self.data.effects.is_empty()
     }
 
+    /// The step that was entered last, as `describe()` prints it: after a panic of user code, the step that panicked.
+    pub fn current_step(&self) -> &str {
+        self.program.steps.get(self.data.at as usize).map_or("", String::as_str)
+    }
+
     /// What the task has done since it was made.
     pub fn counters(&self) -> &TaskCounters {
         &self.data.counters
@@ -231,6 +236,7 @@ fn run(
     record: &RecordRef<'_>,
 ) -> Result<(), TaskError> {
     data.touched = false;
+    data.at = program.readers[source].step;
     let mark = data.mark();
     let timestamp = record.timestamp.unwrap_or(Timestamp::MIN);
     data.begin_record(source, record, timestamp);

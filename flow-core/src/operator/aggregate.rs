@@ -3,7 +3,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use crate::codec::{Codec, Json};
-use crate::engine::{Edge, Key, Next, Push, Step, TaskData};
+use crate::engine::{At, Edge, Key, Next, Push, Step, TaskData};
 use crate::flow::State;
 use crate::state::{KvStore, StoreId, StoreSpec};
 use crate::topology::graph::{Line, NodeKind, StoreNode};
@@ -116,7 +116,8 @@ where
         });
         graph.nodes[id].store = Some(number);
         let make = move |linker: &mut Linker, id| -> Box<dyn Any> {
-            let edge: Edge<K, V> = Arc::new(make(linker.step(id), linker.store(number), linker.next(id)));
+            let step = linker.step(id);
+            let edge: Edge<K, V> = Arc::new(At { step, inner: make(step, linker.store(number), linker.next(id)) });
             Box::new(edge)
         };
         graph.connect(id, Some(stream.id), Some(Box::new(make)));

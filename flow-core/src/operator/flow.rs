@@ -58,6 +58,7 @@ pub(crate) struct FlowStep<F: Flow, K: ?Sized> {
 
 impl<F: Fold<E>, E: ?Sized, K: ?Sized + 'static> Push<K, E> for FlowStep<F, K> {
     fn push(&self, task: &mut TaskData, key: Key<'_, K>, event: &E) -> Step {
+        task.at = self.step;
         let bytes = key.ask_bytes(self.step)?;
         self.check_key(task, bytes, event)?;
         let timestamp = task.timestamp;
@@ -67,6 +68,7 @@ impl<F: Fold<E>, E: ?Sized, K: ?Sized + 'static> Push<K, E> for FlowStep<F, K> {
         if store.timers.may_be_due(Clock::Event, now) {
             self.fire_due(task, Clock::Event, now)?;
         }
+        task.at = self.step;
         let mut cx = Context::new(Timestamp::from_millis(now), timestamp, task.lend());
         let store = task.store(self.store);
         let at = store.slot(bytes);
@@ -191,6 +193,7 @@ impl<F: Flow, K: ?Sized> FlowStep<F, K> {
     }
 
     fn call(&self, task: &mut TaskData, at: u32, timer: Timer, times: (Timestamp, Timestamp), now: i64) -> Step {
+        task.at = self.step;
         let mut cx = Context::new(times.0, times.1, task.lend());
         let store = task.store(self.store);
         let handled = match store.open(at) {

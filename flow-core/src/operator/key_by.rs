@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::source;
 use crate::codec::{ByType, Codec, CodecError, Json, Key as KeyType};
-use crate::engine::{Edge, Failure, Key, KeyFormat, Next, Push, Step, TaskData, TaskErrorKind};
+use crate::engine::{At, Edge, Failure, Key, KeyFormat, Next, Push, Step, TaskData, TaskErrorKind};
 use crate::topology::Stream;
 use crate::topology::graph::{NodeId, NodeKind, Traits};
 use crate::topology::link::Linker;
@@ -78,12 +78,15 @@ where
 {
     let step = linker.step(id);
     let edge: Edge<K, V> = match linker.repartition(id) {
-        None => Arc::new(KeyBy { f, step, next: linker.next(id), codec: PhantomData::<fn() -> KC> }),
+        None => {
+            let inner = KeyBy { f, step, next: linker.next(id), codec: PhantomData::<fn() -> KC> };
+            Arc::new(At { step, inner })
+        }
         Some((write, read)) => {
             let next = linker.next(id);
             linker.reads(id, source::read::<K2, V, KC, VC>(read, next));
             let codecs = PhantomData::<Codecs<K2, KC, VC>>;
-            Arc::new(Repartition { f, step, write, sink: linker.sink(id), codecs })
+            Arc::new(At { step, inner: Repartition { f, step, write, sink: linker.sink(id), codecs } })
         }
     };
     Box::new(edge)

@@ -3,7 +3,7 @@ use std::panic::Location;
 
 use super::TopologyBuilder;
 use super::graph::{Line, NodeId, NodeKind, Traits};
-use crate::engine::{Edge, KeyFormat, Next, Push};
+use crate::engine::{At, Edge, KeyFormat, Next, Push};
 
 /// Records of a key and a value on their way through a topology: a handle, free to copy.
 ///
@@ -47,7 +47,8 @@ impl<'t, K: ?Sized + 'static, V: ?Sized + 'static> Stream<'t, K, V> {
         let id = self.builder.with(|graph| {
             let id = graph.add(NodeKind::Step, prefix, traits, at);
             let make = move |linker: &mut super::link::Linker, id: NodeId| -> Box<dyn std::any::Any> {
-                let edge: Edge<K, V> = std::sync::Arc::new(make(linker.step(id), linker.next(id)));
+                let step = linker.step(id);
+                let edge: Edge<K, V> = std::sync::Arc::new(At { step, inner: make(step, linker.next(id)) });
                 Box::new(edge)
             };
             graph.connect(id, Some(self.id), Some(Box::new(make)));
