@@ -19,6 +19,7 @@ pub mod embedded;
 mod error;
 mod offsets;
 mod recovery;
+pub mod rdkafka;
 mod run;
 #[cfg(feature = "embedded")]
 pub mod sim;
