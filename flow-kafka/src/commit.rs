@@ -440,3 +440,6 @@ fn offsets(tasks: &[Active], transactional_id: &str, generation: &Generation) ->
 fn unique_id(broker: &dyn Broker, layout: &Layout, client_id: &str) -> String {
     format!("{}-{client_id}-{:016x}", layout.app, broker.host().unique())
 }
+
+#[cfg(test)]
+mod tests;

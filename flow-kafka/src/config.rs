@@ -52,6 +52,21 @@ pub struct ClientSettings {
     pub overrides: Vec<(String, String)>,
 }
 
+impl ClientSettings {
+    /// The defaults, for the brokers `bootstrap`.
+    pub fn new(bootstrap: impl Into<String>) -> Self {
+        ClientSettings {
+            bootstrap: bootstrap.into(),
+            session_timeout: Duration::from_secs(10),
+            transaction_timeout: Duration::from_secs(8),
+            message_timeout: Duration::from_secs(6),
+            max_poll_interval: Duration::from_secs(300),
+            instance: None,
+            overrides: Vec::new(),
+        }
+    }
+}
+
 impl KafkaConfig {
     /// Runs against the brokers `bootstrap` (`host:port,..`) as the application `app`.
     ///
@@ -69,15 +84,7 @@ impl KafkaConfig {
             replication: -1,
             start_timeout: Duration::from_secs(30),
             recovery_deadline: Duration::from_secs(120),
-            client: ClientSettings {
-                bootstrap: bootstrap.into(),
-                session_timeout: Duration::from_secs(10),
-                transaction_timeout: Duration::from_secs(8),
-                message_timeout: Duration::from_secs(6),
-                max_poll_interval: Duration::from_secs(300),
-                instance: None,
-                overrides: Vec::new(),
-            },
+            client: ClientSettings::new(bootstrap),
         }
     }
 
@@ -196,6 +203,11 @@ impl KafkaConfig {
                 self.commit_interval.as_millis(),
                 self.client.transaction_timeout.as_millis()
             ));
+        }
+        for (key, _) in &self.client.overrides {
+            if let Some(why) = crate::rdkafka::refused_override(key) {
+                wrong.push(format!("`{key}` cannot be set: {why}"));
+            }
         }
         if wrong.is_empty() { Ok(()) } else { Err(RunError::Config(wrong)) }
     }

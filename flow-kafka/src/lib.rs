@@ -17,9 +17,11 @@ mod config;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod error;
+#[cfg(test)]
+mod fake;
 mod offsets;
-mod recovery;
 pub mod rdkafka;
+mod recovery;
 mod run;
 #[cfg(feature = "embedded")]
 pub mod sim;
@@ -30,4 +32,5 @@ mod worker;
 pub use app::{App, Counters, State, Summary};
 pub use config::{ClientSettings, KafkaConfig};
 pub use error::RunError;
-pub use run::start_on;
+pub use rdkafka::RdkafkaBroker;
+pub use run::{run, start, start_on};

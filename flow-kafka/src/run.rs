@@ -1,16 +1,53 @@
 //! Starts a topology: a supervisor thread that prepares the topics, starts the workers and waits for them.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
 use flow_core::Topology;
 use futures::channel::oneshot;
+use futures::future::{Either, select};
 
 use crate::app::{App, Shared, State, Summary};
 use crate::broker::{Broker, Joiner};
 use crate::config::KafkaConfig;
 use crate::error::RunError;
+use crate::rdkafka::RdkafkaBroker;
 use crate::topics;
 use crate::worker::Worker;
+
+/// Runs a topology until `shutdown` completes, then commits, leaves the group and returns what was done.
+///
+/// Works on any async runtime: the workers are threads of their own. Dropping the future asks them to stop, without waiting.
+///
+/// # Errors
+/// Why the topology did not start, or stopped by itself; see [`RunError`].
+pub async fn run(
+    topology: Topology,
+    config: KafkaConfig,
+    shutdown: impl Future<Output = ()>,
+) -> Result<Summary, RunError> {
+    let app = start(topology, config)?;
+    let shared = Arc::clone(&app.shared);
+    match select(pin!(app.wait()), pin!(shutdown)).await {
+        Either::Left((ended, _)) => ended,
+        Either::Right(((), wait)) => {
+            shared.stop();
+            wait.await
+        }
+    }
+}
+
+/// Starts a topology and returns at once; what goes wrong later comes from [`App::wait`].
+///
+/// # Errors
+/// A wrong configuration ([`RunError::Config`]), or a client that cannot be made from it.
+pub fn start(topology: Topology, config: KafkaConfig) -> Result<App, RunError> {
+    config.check()?;
+    let broker = RdkafkaBroker::new(config.client.clone())
+        .map_err(|cause| RunError::Broker { doing: "making a Kafka client".into(), cause })?;
+    start_on(Arc::new(broker), topology, config)
+}
 
 /// Starts a topology on any side of the broker seam: this is how a simulation runs the same code.
 ///

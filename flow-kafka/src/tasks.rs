@@ -69,10 +69,6 @@ impl Tasks {
         &mut self.all
     }
 
-    pub(crate) fn get(&mut self, id: TaskId) -> Option<&mut Active> {
-        self.all.iter_mut().find(|task| task.id == id)
-    }
-
     /// The task that reads a partition, and the source it is there.
     pub(crate) fn find(&mut self, topic: &str, partition: Partition) -> Option<(&mut Active, usize)> {
         let is = |input: &TopicPartition| input.partition == partition && input.topic == topic;

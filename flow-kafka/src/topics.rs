@@ -340,3 +340,6 @@ fn lay_out(topology: &Topology, names: &Names<'_>, counts: &BTreeMap<String, i32
     }
     Layout { app: names.app.to_owned(), subs, by_topic }
 }
+
+#[cfg(test)]
+mod tests;

@@ -550,7 +550,7 @@ fn guard(
         Ok(Err(error)) => Err(failed(active, record, error)),
         Err(panic) => {
             let at = record.map(|(source, offset)| (active.inputs[source].clone(), offset.0));
-            let step = String::from("?");
+            let step = active.task.current_step().to_owned();
             let error = RunError::Panic { at, step, message: message(&*panic) };
             Err(Failure { id: active.id, record, torn: true, error })
         }

@@ -1,0 +1,216 @@
+//! The order of a commit, and what follows each kind of failure, on a scripted broker.
+
+use flow_core::{ByType, Offset, RecordRef, TaskOptions, Timestamp, Topic, Topology, TopologyBuilder, Utf8};
+
+use super::*;
+use crate::KafkaConfig;
+use crate::broker::{Committed, TopicInfo};
+use crate::fake::Fake;
+use crate::topics;
+
+const EVENTS: Topic<str, str, ByType, Utf8> = Topic::new("events");
+const COUNTS: Topic<str, u64> = Topic::new("counts");
+
+fn topology() -> Topology {
+    let topology = TopologyBuilder::new();
+    topology.stream(EVENTS).count("per-key").changes().to(COUNTS);
+    topology.build().unwrap()
+}
+
+struct Bench {
+    fake: Fake,
+    committer: Committer,
+    tasks: Vec<Active>,
+}
+
+fn bench() -> Bench {
+    let fake = Fake::default();
+    for topic in ["events", "counts"] {
+        fake.script(|s| s.topics.insert(topic.into(), TopicInfo { partitions: 1, cleanup_policy: None }));
+    }
+    let config = KafkaConfig::new("nowhere:1", "app");
+    let layout = Arc::new(topics::prepare(&mut fake.clone(), &fake, &topology(), &config).unwrap());
+    let committer = Committer::new(Arc::new(fake.clone()), Arc::clone(&layout), "w".into(), Duration::from_secs(8));
+    let id = TaskId { sub: 0, partition: Partition(0) };
+    let task = layout.subs[0].topology.task(id.partition, &TaskOptions::default());
+    let (inputs, start) = (layout.inputs(id), vec![Offset(0)]);
+    let active = Active {
+        id,
+        task,
+        inputs,
+        sources: vec!["events".into()],
+        start,
+        commit: 4,
+        sent: Sent::default(),
+        paused: vec![false],
+    };
+    fake.calls();
+    Bench { fake, committer, tasks: vec![active] }
+}
+
+impl Bench {
+    fn process(&mut self, offset: i64) {
+        let record = RecordRef {
+            key: Some(b"k"),
+            value: Some(b"v"),
+            timestamp: Some(Timestamp::from_millis(1)),
+            offset: Offset(offset),
+            headers: flow_core::HeadersRef::default(),
+        };
+        self.tasks[0].task.process(0, &record).unwrap();
+    }
+
+    fn commit(&mut self) -> Result<Outcome, RunError> {
+        self.committer.commit(&mut self.tasks, &mut self.fake)
+    }
+
+    fn note(&self) -> Note {
+        Note::decode(&self.fake.script(|s| s.offsets[0].metadata.clone())).unwrap()
+    }
+}
+
+const COMMIT: [&str; 8] = ["producer", "init", "begin", "send 1", "send 1", "flush", "generation", "send_offsets 1"];
+
+#[test]
+fn outputs_snapshots_and_offsets_go_before_the_commit_and_the_generation_is_read_last() {
+    let mut bench = bench();
+    bench.process(0);
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    assert_eq!(bench.fake.calls(), [&COMMIT[..], &["commit"]].concat());
+    assert_eq!((bench.note().commit, bench.note().member.as_str()), (5, "m"));
+    assert_eq!(bench.tasks[0].commit, 5);
+    assert!(!bench.tasks[0].task.is_dirty());
+}
+
+#[test]
+fn nothing_to_commit_opens_no_transaction() {
+    let mut bench = bench();
+    assert_eq!(bench.commit().unwrap(), Outcome::Nothing);
+    assert_eq!(bench.fake.calls(), Vec::<String>::new());
+}
+
+#[test]
+fn a_stale_generation_is_aborted_and_everything_is_sent_again() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.fake.plan("send_offsets", &[ErrorKind::StaleGeneration]);
+    assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+    assert_eq!(bench.fake.calls(), [&COMMIT[..], &["abort"]].concat());
+    bench.process(1);
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    // Both outputs, and both snapshots in their order: the newer one wins.
+    assert_eq!(bench.fake.calls(), ["begin", "send 2", "send 2", "flush", "generation", "send_offsets 2", "commit"]);
+}
+
+#[test]
+fn an_unknown_generation_never_reaches_the_broker() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.fake.plan("generation", &[ErrorKind::NoGeneration]);
+    assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+    assert_eq!(bench.fake.calls(), [&COMMIT[..7], &["abort"]].concat());
+}
+
+#[test]
+fn offsets_that_get_no_answer_are_asked_again_and_never_skipped() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.fake.plan("send_offsets", &[ErrorKind::Retriable]);
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    assert_eq!(bench.fake.calls(), [&COMMIT[..], &["send_offsets 1", "commit"]].concat());
+    bench.process(1);
+    bench.fake.plan("send_offsets", &[ErrorKind::Retriable; 30]);
+    assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+    assert!(!bench.fake.calls().contains(&"commit".to_owned()));
+}
+
+#[test]
+fn a_fenced_producer_is_replaced_under_a_new_id() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.fake.plan("send_offsets", &[ErrorKind::Fenced]);
+    assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+    let first = bench.note().transactional_id;
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    assert_ne!(bench.note().transactional_id, first);
+}
+
+#[test]
+fn an_unknown_outcome_that_was_a_commit_is_not_sent_again() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.fake.plan("commit", &[ErrorKind::Fatal]);
+    let committed =
+        |bench: &Bench| Committed { offset: Offset(1), metadata: bench.fake.script(|s| s.offsets[0].metadata.clone()) };
+    // The broker committed, its answer was lost: the first attempt tells what the note looks like.
+    bench.fake.plan("committed", &[ErrorKind::Unstable]);
+    let fake = bench.fake.clone();
+    let note = Note {
+        commit: 5,
+        transactional_id: bench.committer.transactional_id.clone(),
+        member: "m".into(),
+        ..Note::default()
+    };
+    fake.script(|s| s.committed = Some(Committed { offset: Offset(1), metadata: note.encode() }));
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    assert_eq!(committed(&bench).metadata, note.encode());
+    assert_eq!(bench.fake.calls(), [&COMMIT[..], &["commit", "producer", "init", "committed", "committed"]].concat());
+    assert_eq!(bench.tasks[0].commit, 5);
+    assert!(!bench.tasks[0].task.is_dirty());
+}
+
+#[test]
+fn an_unknown_outcome_that_was_no_commit_is_sent_again() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.fake.plan("commit", &[ErrorKind::Fatal]);
+    let before = Note { commit: 4, transactional_id: "earlier".into(), ..Note::default() };
+    bench.fake.script(|s| s.committed = Some(Committed { offset: Offset(0), metadata: before.encode() }));
+    assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+    bench.fake.calls();
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    assert_eq!(bench.fake.calls(), ["begin", "send 1", "send 1", "flush", "generation", "send_offsets 1", "commit"]);
+}
+
+#[test]
+fn a_task_that_somebody_else_committed_is_superseded() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.fake.plan("commit", &[ErrorKind::Fatal]);
+    let theirs = Note { commit: 9, transactional_id: "theirs".into(), ..Note::default() };
+    bench.fake.script(|s| s.committed = Some(Committed { offset: Offset(3), metadata: theirs.encode() }));
+    assert_eq!(bench.commit().unwrap(), Outcome::Superseded(vec![TaskId { sub: 0, partition: Partition(0) }]));
+}
+
+#[test]
+fn a_record_that_the_broker_refuses_ends_the_run_after_a_few_attempts() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.fake.plan("flush", &[ErrorKind::RecordRefused; 9]);
+    for _ in 1..REFUSALS_MAX {
+        assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+    }
+    let error = bench.commit().unwrap_err().to_string();
+    assert_eq!(error, "the commit failed 4 times in a row, nothing of it is visible: planned RecordRefused");
+    assert!(!bench.fake.calls().contains(&"commit".to_owned()));
+}
+
+#[test]
+fn a_commit_that_takes_long_is_asked_again_until_it_has_ended() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.fake.plan("commit", &[ErrorKind::Retriable, ErrorKind::Retriable]);
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    assert_eq!(bench.fake.calls(), [&COMMIT[..], &["commit"; 3]].concat());
+}
+
+#[test]
+fn a_lost_task_takes_its_effects_out_of_the_open_transaction() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.committer.send_ahead(&mut bench.tasks);
+    assert!(bench.committer.holds(&bench.tasks[0]));
+    bench.tasks.clear();
+    bench.committer.abort(&mut bench.tasks);
+    assert_eq!(bench.fake.calls(), ["producer", "init", "begin", "send 1", "abort"]);
+}

@@ -1,0 +1,239 @@
+//! A scripted broker for unit tests: it answers each call with the next planned error, or does it, and writes down what it did.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use flow_core::{Offset, Timestamp};
+
+use crate::broker::{
+    Admin, Broker, BrokerError, Committed, Consumer, ConsumerSpec, ErrorKind, Generation, Host, Joiner, NewTopic, Next,
+    OffsetCommit, Outgoing, Polled, Producer, ProducerSpec, Reader, Rebalance, TopicId, TopicInfo, TopicPartition,
+    Watermarks,
+};
+
+/// What the fake has seen and will answer. Shared by all its clients.
+#[derive(Default)]
+pub(crate) struct Script {
+    /// Errors to come, by the name of the call; a call without one succeeds.
+    errors: BTreeMap<&'static str, VecDeque<ErrorKind>>,
+    /// Every call in order.
+    pub(crate) calls: Vec<String>,
+    /// The offsets of the last `send_offsets`.
+    pub(crate) offsets: Vec<OffsetCommit>,
+    /// What a stable fetch answers.
+    pub(crate) committed: Option<Committed>,
+    /// Topics that exist.
+    pub(crate) topics: BTreeMap<String, TopicInfo>,
+    ids: u64,
+    clock: Duration,
+}
+
+impl Script {
+    fn answer(&mut self, call: &'static str, what: String) -> Result<(), BrokerError> {
+        self.calls.push(if what.is_empty() { call.to_owned() } else { format!("{call} {what}") });
+        match self.errors.get_mut(call).and_then(VecDeque::pop_front) {
+            // A call that does not end takes its time.
+            Some(kind) => {
+                self.clock += Duration::from_secs(1);
+                Err(BrokerError::new(kind, format!("planned {kind:?}")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(crate) struct Fake(Arc<Mutex<Script>>);
+
+impl Fake {
+    /// The next call of this name fails with this.
+    pub(crate) fn plan(&self, call: &'static str, kinds: &[ErrorKind]) {
+        self.script(|s| s.errors.entry(call).or_default().extend(kinds));
+    }
+
+    pub(crate) fn script<T>(&self, look: impl FnOnce(&mut Script) -> T) -> T {
+        look(&mut self.0.lock().unwrap())
+    }
+
+    /// The calls so far; forgets them.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.script(|s| std::mem::take(&mut s.calls))
+    }
+
+    fn answer(&self, call: &'static str, what: impl Into<String>) -> Result<(), BrokerError> {
+        self.script(|s| s.answer(call, what.into()))
+    }
+}
+
+impl Broker for Fake {
+    fn consumer(&self, _: &ConsumerSpec) -> Result<Box<dyn Consumer>, BrokerError> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn producer(&self, _: &ProducerSpec) -> Result<Box<dyn Producer>, BrokerError> {
+        self.answer("producer", "")?;
+        Ok(Box::new(self.clone()))
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader>, BrokerError> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn admin(&self) -> Result<Box<dyn Admin>, BrokerError> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn host(&self) -> &dyn Host {
+        self
+    }
+}
+
+impl Host for Fake {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.elapsed().as_millis() as i64)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.script(|s| s.clock)
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.script(|s| s.clock += time);
+    }
+
+    fn spawn(&self, name: &str, _: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Joiner>, BrokerError> {
+        Err(BrokerError::new(ErrorKind::Refused, format!("no thread for {name} in a unit test")))
+    }
+
+    fn unique(&self) -> u64 {
+        self.script(|s| {
+            s.ids += 1;
+            s.ids
+        })
+    }
+}
+
+impl Consumer for Fake {
+    fn subscribe(&mut self, _: &[String]) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
+    fn poll(&mut self, _: Duration, _: &mut dyn FnMut(&Polled<'_>) -> Next) -> Result<Option<Rebalance>, BrokerError> {
+        Ok(None)
+    }
+
+    fn acknowledge(&mut self, _: &Rebalance) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
+    fn start(&mut self, _: &[(TopicPartition, Offset)]) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
+    fn pause(&mut self, _: &[TopicPartition]) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
+    fn resume(&mut self, _: &[TopicPartition]) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
+    fn generation(&mut self) -> Result<Generation, BrokerError> {
+        self.answer("generation", "")?;
+        Ok(Generation { group: "app".into(), id: 1, member: "m".into(), instance: None })
+    }
+
+    fn lag(&mut self, _: &TopicPartition) -> Option<u64> {
+        None
+    }
+
+    fn close(self: Box<Self>) {}
+}
+
+impl Producer for Fake {
+    fn init(&mut self, _: Duration) -> Result<(), BrokerError> {
+        self.answer("init", "")
+    }
+
+    fn topic(&mut self, _: &str) -> Result<TopicId, BrokerError> {
+        Ok(TopicId(0))
+    }
+
+    fn begin(&mut self) -> Result<(), BrokerError> {
+        self.answer("begin", "")
+    }
+
+    fn send(&mut self, records: &[Outgoing<'_>]) -> Result<(), BrokerError> {
+        self.answer("send", records.len().to_string())
+    }
+
+    fn flush(&mut self, _: Duration) -> Result<(), BrokerError> {
+        self.answer("flush", "")
+    }
+
+    fn send_offsets(&mut self, offsets: &[OffsetCommit], _: &Generation, _: Duration) -> Result<(), BrokerError> {
+        assert!(!offsets.is_empty(), "an empty list fences nobody");
+        self.script(|s| s.offsets = offsets.to_vec());
+        let at: Vec<String> = offsets.iter().map(|o| o.offset.0.to_string()).collect();
+        self.answer("send_offsets", at.join(","))
+    }
+
+    fn commit(&mut self, _: Duration) -> Result<(), BrokerError> {
+        self.answer("commit", "")
+    }
+
+    fn abort(&mut self, _: Duration) -> Result<(), BrokerError> {
+        self.answer("abort", "")
+    }
+}
+
+impl Reader for Fake {
+    fn committed(
+        &mut self,
+        _: &str,
+        of: &[TopicPartition],
+        _: Duration,
+    ) -> Result<Vec<Option<Committed>>, BrokerError> {
+        self.answer("committed", "")?;
+        Ok(vec![self.script(|s| s.committed.clone()); of.len()])
+    }
+
+    fn watermarks(&mut self, of: &[TopicPartition], _: Duration) -> Result<Vec<Watermarks>, BrokerError> {
+        Ok(vec![Watermarks { low: Offset(0), high: Offset(0) }; of.len()])
+    }
+
+    fn assign(&mut self, _: &[(TopicPartition, Offset)]) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
+    fn poll(&mut self, _: Duration, _: &mut dyn FnMut(&Polled<'_>)) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
+    fn position(&mut self, _: &TopicPartition) -> Result<Option<Offset>, BrokerError> {
+        Ok(None)
+    }
+}
+
+impl Admin for Fake {
+    fn topics(&mut self, names: &[String], _: Duration) -> Result<Vec<Option<TopicInfo>>, BrokerError> {
+        self.answer("topics", "")?;
+        Ok(self.script(|s| names.iter().map(|name| s.topics.get(name).cloned()).collect()))
+    }
+
+    fn create(&mut self, topics: &[NewTopic], _: Duration) -> Result<(), BrokerError> {
+        for topic in topics {
+            self.answer("create", format!("{} {} {:?}", topic.name, topic.partitions, topic.config))?;
+            let policy = topic.config.iter().find(|(key, _)| key == "cleanup.policy").map(|(_, value)| value.clone());
+            let info = TopicInfo { partitions: topic.partitions, cleanup_policy: policy };
+            self.script(|s| s.topics.insert(topic.name.clone(), info));
+        }
+        Ok(())
+    }
+
+    fn delete_records(&mut self, _: &[(TopicPartition, Offset)], _: Duration) -> Result<(), BrokerError> {
+        Ok(())
+    }
+}
