@@ -24,6 +24,8 @@ mod machine;
 mod options;
 mod produce;
 mod tcp;
+#[cfg(test)]
+mod tests;
 mod topics;
 mod transactions;
 mod versions;

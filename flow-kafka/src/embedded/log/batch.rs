@@ -101,6 +101,11 @@ impl Batch {
         self.attributes & COMPRESSION != 0
     }
 
+    /// Whether the broker's time of appending stands for the time of every record.
+    pub(super) fn has_one_time(&self) -> bool {
+        self.attributes & LOG_APPEND_TIME != 0
+    }
+
     /// The sequence number of the last record; sequence numbers wrap from `i32::MAX` to 0.
     pub(super) fn last_sequence(&self) -> i32 {
         self.base_sequence.checked_add(self.last_offset_delta).unwrap_or_else(|| {

@@ -9,7 +9,7 @@ pub(super) fn first_at(batch: &Batch, time: i64) -> Option<(i64, i64)> {
     if batch.max_timestamp < time {
         return None;
     }
-    if batch.is_compressed() {
+    if batch.is_compressed() || batch.has_one_time() {
         return Some((0, batch.max_timestamp));
     }
     let mut rest = batch.records();

@@ -6,6 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{ApiKey, FetchResponse, RequestHeader, RequestKind, ResponseHeader, ResponseKind};
 use kafka_protocol::protocol::{Decodable, Encodable};
 
+use super::shape;
 use crate::embedded::{Machine, Reply};
 
 /// Kafka's `socket.request.max.bytes`.
@@ -43,7 +44,7 @@ pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Incoming>> {
     decode(bytes.into()).map(Some)
 }
 
-fn decode(mut bytes: Bytes) -> io::Result<Incoming> {
+pub(super) fn decode(mut bytes: Bytes) -> io::Result<Incoming> {
     let (Some(key), Some(version)) = (i16_at(&bytes, 0), i16_at(&bytes, 2)) else {
         return Err(malformed("the request has no header"));
     };
@@ -58,6 +59,9 @@ fn decode(mut bytes: Bytes) -> io::Result<Incoming> {
     }
     let unreadable = |error| malformed(&format!("{api:?} version {version}: {error}"));
     let header = RequestHeader::decode(&mut bytes, api.request_header_version(version)).map_err(unreadable)?;
+    if !shape::holds(api, version, &bytes) {
+        return Err(malformed(&format!("{api:?} version {version}: a length does not fit the request")));
+    }
     let request = RequestKind::decode(api, &mut bytes, version).map_err(unreadable)?;
     Ok(Incoming::Request { correlation: header.correlation_id, version, request })
 }

@@ -3,6 +3,10 @@
 mod connection;
 mod door;
 mod frame;
+mod shape;
+mod shapes;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
