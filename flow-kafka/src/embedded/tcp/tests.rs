@@ -123,8 +123,7 @@ fn what_is_no_request_closes_its_connection_and_no_other() {
 fn an_unknown_version_of_api_versions_is_answered_with_the_known_ones() {
     let broker = EmbeddedBroker::start("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(broker.bootstrap()).unwrap();
-    let frame = framed(ApiKey::ApiVersions, 3, b"");
-    let mut unknown = frame.clone();
+    let mut unknown = framed(ApiKey::ApiVersions, 3, b"");
     unknown[2..4].copy_from_slice(&77i16.to_be_bytes());
     stream.write_all(&[&(unknown.len() as i32).to_be_bytes()[..], &unknown].concat()).unwrap();
     let mut start = [0; 10];
