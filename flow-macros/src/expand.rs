@@ -112,14 +112,21 @@ impl Expansion<'_> {
         // A state that the codec cannot write is reported under the state.
         let default_codec = at(&quote!(#root::Json), ends(&state).0);
         let codec = self.model.codec.as_ref().map_or(default_codec, ToTokens::to_token_stream);
+        // A state or an output that is private is reported there, too.
+        let declare = |keyword: TokenStream, ty: &TokenStream| {
+            let (start, end) = ends(ty);
+            let (keyword, semicolon) = (at(&keyword, start), at(&quote!(;), end));
+            quote!(#keyword #ty #semicolon)
+        };
+        let (state, out) = (declare(quote!(type State =), &state), declare(quote!(type Out =), &out));
         let version = self.model.state_version.as_ref().map(|version| quote!(const STATE_VERSION: u32 = #version;));
         let timers = self.timers();
         let body = quote! {
             const NAME: &'static ::core::primitive::str = #name;
             #version
-            type State = #state;
+            #state
             type Codec = #codec;
-            type Out = #out;
+            #out
             #timers
         };
         self.implement(&[], &quote!(#root::Flow), &body)

@@ -93,6 +93,9 @@ pub(crate) fn args(tokens: TokenStream, errors: &mut Errors) -> Args {
 }
 
 fn arg(input: ParseStream<'_>) -> Result<Arg> {
+    if !input.peek(Ident::peek_any) {
+        return Err(input.error("expected a word, as in `word = value`"));
+    }
     let word = input.call(Ident::parse_any)?;
     if input.is_empty() || input.peek(Token![,]) {
         return Ok(Arg { word, value: Value::None });

@@ -1,0 +1,12 @@
+use flow_core::flow;
+
+struct Click {
+    user: String,
+}
+
+#[flow(Counts, "counts")]
+fn count(count: Option<u64>, _click: &Click) -> Option<u64> {
+    count
+}
+
+fn main() {}
