@@ -1,7 +1,5 @@
 //! What `#[flow]` generates beside the same flow written by hand: both must answer alike, whatever they are asked.
 
-#![allow(clippy::needless_pass_by_value, reason = "a step takes the state by value and returns the next")]
-
 use std::fmt::Debug;
 use std::time::Duration;
 

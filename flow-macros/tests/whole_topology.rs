@@ -1,7 +1,5 @@
 //! Flows that say where they stand, beside the same topologies written by hand: the same description, the same outputs.
 
-#![allow(clippy::needless_pass_by_value, reason = "a step takes the state by value and returns the next")]
-
 use std::time::Duration;
 
 use flow_core::testing::TestDriver;
