@@ -21,7 +21,8 @@ impl Sink<'_> {
     /// Names this step, in `describe()` and in errors.
     #[track_caller]
     pub fn named(self, name: &str) -> Self {
-        self.builder.with(|graph| graph.name(self.id, name, Location::caller()));
+        let at = Location::caller();
+        self.builder.with(|graph| graph.name(self.id, name, at));
         self
     }
 }

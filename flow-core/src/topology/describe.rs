@@ -65,15 +65,16 @@ fn print(text: &mut String, step: &Printed, all: &[Printed]) {
 fn steps(graph: &Graph, cuts: &Cuts) -> Vec<Printed> {
     let mut steps = Vec::new();
     // Where the edges behind a node start: itself, or the source of its repartition topic.
-    let mut outs: Vec<usize> = Vec::new();
-    let mut ins: Vec<usize> = Vec::new();
-    for (id, node) in graph.nodes.iter().enumerate() {
+    let mut outs = vec![0; graph.nodes.len()];
+    let mut ins = vec![0; graph.nodes.len()];
+    for id in graph.order() {
+        let node = &graph.nodes[id];
         let what = match &node.kind {
             NodeKind::Source { topic } => What::Source(topic.clone()),
             NodeKind::Sink { topic } => What::Sink(topic.clone()),
             _ => What::Processor(node.store.map(|store| graph.stores[store].name.clone())),
         };
-        ins.push(steps.len());
+        ins[id] = steps.len();
         let mut add = |name: String, sub: usize, what: What| {
             steps.push(Printed { name, sub, what, parents: Vec::new(), children: Vec::new(), size: 0 });
             steps.len() - 1
@@ -88,7 +89,7 @@ fn steps(graph: &Graph, cuts: &Cuts) -> Vec<Printed> {
             join(&mut steps, filter, sink);
             out = source;
         }
-        outs.push(out);
+        outs[id] = out;
     }
     for (id, node) in graph.nodes.iter().enumerate() {
         node.parents.iter().for_each(|&parent: &NodeId| join(&mut steps, outs[parent], ins[id]));

@@ -1,6 +1,8 @@
 //! What a builder has heard so far: steps, the edges between them, stores, and who named what where.
 
 use std::any::Any;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::panic::Location;
 
 use super::link::Linker;
@@ -117,6 +119,25 @@ impl Graph {
             self.nodes[node].parents.push(parent);
             self.nodes[parent].children.push((node, port));
         }
+    }
+
+    /// All steps, each behind the steps it hears from, otherwise as they were added. (A flow with several inputs was added before
+    /// its second input may have been.)
+    pub(crate) fn order(&self) -> Vec<NodeId> {
+        let mut waits: Vec<usize> = self.nodes.iter().map(|node| node.parents.len()).collect();
+        let mut ready: BinaryHeap<Reverse<NodeId>> =
+            (0..self.nodes.len()).filter(|&id| waits[id] == 0).map(Reverse).collect();
+        let mut order = Vec::with_capacity(self.nodes.len());
+        while let Some(Reverse(id)) = ready.pop() {
+            order.push(id);
+            for &(child, _) in &self.nodes[id].children {
+                waits[child] -= 1;
+                if waits[child] == 0 {
+                    ready.push(Reverse(child));
+                }
+            }
+        }
+        order
     }
 
     /// Gives a step its name. A step that two handles share can be named once.

@@ -25,8 +25,9 @@ pub(crate) struct Cuts {
 
 impl Cuts {
     pub(crate) fn of(graph: &Graph) -> Self {
-        let cut = cut(graph);
-        let (sub_of, sub_behind, sub_count) = groups(graph, &cut);
+        let order = graph.order();
+        let cut = cut(graph, &order);
+        let (sub_of, sub_behind, sub_count) = groups(graph, &cut, &order);
         let mut step_names: Vec<String> = graph.nodes.iter().map(super::graph::Node::printed).collect();
         let mut repartition_steps = vec![None; graph.nodes.len()];
         let mut sink_index = vec![0; graph.nodes.len()];
@@ -51,7 +52,7 @@ impl Cuts {
         });
         Cuts {
             store_index: store_index.collect(),
-            risky: (0..graph.nodes.len()).map(|id| is_risky(graph, &cut, &sub_of, id)).collect(),
+            risky: (0..graph.nodes.len()).map(|id| is_risky(graph, (&cut, &sub_of, &order), id)).collect(),
             sub_of,
             sub_behind,
             sub_count,
@@ -63,11 +64,11 @@ impl Cuts {
 }
 
 /// A `key_by` needs its topic if a stateful step can be reached from it before the next `key_by`.
-fn cut(graph: &Graph) -> Vec<bool> {
-    // Children have higher numbers than their parents, so one walk from the end suffices.
+fn cut(graph: &Graph, order: &[NodeId]) -> Vec<bool> {
     let mut stateful = vec![false; graph.nodes.len()];
     let mut cut = vec![false; graph.nodes.len()];
-    for (id, node) in graph.nodes.iter().enumerate().rev() {
+    for &id in order.iter().rev() {
+        let node = &graph.nodes[id];
         let behind = node.children.iter().any(|&(child, _)| stateful[child]);
         if matches!(node.kind, NodeKind::KeyBy { .. }) {
             cut[id] = behind;
@@ -80,7 +81,7 @@ fn cut(graph: &Graph) -> Vec<bool> {
 
 /// Steps that pass records on within one task are one group; so are the sources of one topic. Groups are numbered by their first
 /// step, as Kafka Streams numbers them.
-fn groups(graph: &Graph, cut: &[bool]) -> (Vec<usize>, Vec<usize>, usize) {
+fn groups(graph: &Graph, cut: &[bool], order: &[NodeId]) -> (Vec<usize>, Vec<usize>, usize) {
     let len = graph.nodes.len();
     let mut sets = Sets((0..2 * len).collect()); // the second half: the reading sides of cuts
     let mut topics: HashMap<&str, NodeId> = HashMap::new();
@@ -97,7 +98,8 @@ fn groups(graph: &Graph, cut: &[bool]) -> (Vec<usize>, Vec<usize>, usize) {
         let next = numbers.len();
         *numbers.entry(root).or_insert(next)
     };
-    let sub_of: Vec<usize> = (0..len).map(|id| number(sets.root(id))).collect();
+    let mut sub_of = vec![0; len];
+    order.iter().for_each(|&id| sub_of[id] = number(sets.root(id)));
     let behind = |id: NodeId| if cut[id] { number(sets.root(len + id)) } else { sub_of[id] };
     let sub_behind = (0..len).map(behind).collect();
     (sub_of, sub_behind, numbers.len())
@@ -122,25 +124,25 @@ impl Sets {
 
 /// True if this step may fail for its key when the same record has already changed a store: one that is not its own or behind it,
 /// or its own when a record can reach it twice.
-fn is_risky(graph: &Graph, cut: &[bool], sub_of: &[usize], id: NodeId) -> bool {
+fn is_risky(graph: &Graph, (cut, sub_of, order): (&[bool], &[usize], &[NodeId]), id: NodeId) -> bool {
     if !graph.nodes[id].traits.asks {
         return false;
     }
     let mut behind = vec![false; graph.nodes.len()];
     behind[id] = true;
-    for at in id..graph.nodes.len() {
+    for &at in order {
         if behind[at] && !cut[at] {
             graph.nodes[at].children.iter().for_each(|&(child, _)| behind[child] = true);
         }
     }
     let mut before = vec![false; graph.nodes.len()];
     before[id] = true;
-    for at in (0..=id).rev() {
-        if before[at] && (at == id || !cut[at]) {
+    for &at in order.iter().rev() {
+        if before[at] {
             graph.nodes[at].parents.iter().filter(|&&parent| !cut[parent]).for_each(|&parent| before[parent] = true);
         }
     }
-    let reached_twice = (0..id).any(|at| before[at] && graph.nodes[at].traits.multiplies);
+    let reached_twice = (0..graph.nodes.len()).any(|at| at != id && before[at] && graph.nodes[at].traits.multiplies);
     let elsewhere = |at: NodeId| sub_of[at] == sub_of[id] && !behind[at];
     reached_twice && graph.nodes[id].store.is_some() || graph.stores.iter().any(|store| elsewhere(store.node))
 }

@@ -32,7 +32,8 @@ impl<'t, K: ?Sized + 'static, V: ?Sized + 'static> Stream<'t, K, V> {
     /// Names the step that made this stream, in `describe()` and in errors. No store or topic gets its name from it.
     #[track_caller]
     pub fn named(self, name: &str) -> Self {
-        self.builder.with(|graph| graph.name(self.id, name, Location::caller()));
+        let at = Location::caller();
+        self.builder.with(|graph| graph.name(self.id, name, at));
         self
     }
 

@@ -29,7 +29,8 @@ impl<'t, K: ?Sized + 'static, V: ?Sized + 'static> Table<'t, K, V> {
     /// Names the step that keeps this table, in `describe()` and in errors; the store has its own name.
     #[track_caller]
     pub fn named(self, name: &str) -> Self {
-        self.builder.with(|graph| graph.name(self.id, name, Location::caller()));
+        let at = Location::caller();
+        self.builder.with(|graph| graph.name(self.id, name, at));
         self
     }
 
