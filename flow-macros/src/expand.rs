@@ -65,15 +65,21 @@ fn ends(tokens: &impl ToTokens) -> (Span, Span) {
 }
 
 /// The same tokens, as if the user had written them at `span`.
-fn at(tokens: &TokenStream, span: Span) -> TokenStream {
+fn respan(tokens: TokenStream, span: Span) -> TokenStream {
     let respan = |mut token: TokenTree| {
         token.set_span(span);
         token
     };
-    tokens.clone().into_iter().map(respan).collect()
+    tokens.into_iter().map(respan).collect()
 }
 
 impl Expansion<'_> {
+    /// Tokens that name flow-core, placed at the user's token. A path that the user gave keeps its own place: `$crate` is
+    /// resolved by it.
+    fn at(&self, tokens: TokenStream, span: Span) -> TokenStream {
+        if self.model.root.is_some() { tokens } else { respan(tokens, span) }
+    }
+
     /// The unit struct of an annotated function.
     fn declaration(&self) -> TokenStream {
         let Subject::Function { flow, vis, docs, function } = &self.model.subject else { return TokenStream::new() };
@@ -110,12 +116,12 @@ impl Expansion<'_> {
         let state = self.model.state.as_ref().map_or_else(|| quote!(()), ToTokens::to_token_stream);
         let out = self.model.out.as_ref().map_or_else(|| quote!(#root::Never), ToTokens::to_token_stream);
         // A state that the codec cannot write is reported under the state.
-        let default_codec = at(&quote!(#root::Json), ends(&state).0);
+        let default_codec = self.at(quote!(#root::Json), ends(&state).0);
         let codec = self.model.codec.as_ref().map_or(default_codec, ToTokens::to_token_stream);
         // A state or an output that is private is reported there, too.
         let declare = |keyword: TokenStream, ty: &TokenStream| {
             let (start, end) = ends(ty);
-            let (keyword, semicolon) = (at(&keyword, start), at(&quote!(;), end));
+            let (keyword, semicolon) = (respan(keyword, start), respan(quote!(;), end));
             quote!(#keyword #ty #semicolon)
         };
         let (state, out) = (declare(quote!(type State =), &state), declare(quote!(type Out =), &out));
@@ -237,7 +243,7 @@ impl Expansion<'_> {
         };
         let arguments = quote!(#this #(#inputs,)* #cx);
         let arguments = quote_spanned!(end=> (#arguments));
-        let into_next = at(&quote!(#root::IntoNext::<<Self as #root::Flow>::State>::into_next), start);
+        let into_next = self.at(quote!(#root::IntoNext::<<Self as #root::Flow>::State>::into_next), start);
         quote! {
             *#state = #into_next(#path #arguments)?;
             return ::core::result::Result::Ok(());
@@ -280,7 +286,7 @@ impl Expansion<'_> {
                 let argument = local("event", ends(&key.event).1);
                 let call = quote_spanned!(end=> (#argument));
                 let borrow = (!is_reference(&key.output)).then(|| quote_spanned!(start=> &));
-                let write = at(&quote!(#root::write_key), start);
+                let write = self.at(quote!(#root::write_key), start);
                 quote!(#write(#borrow #path #call, #out))
             }
             false => quote!(::core::unreachable!()),

@@ -37,9 +37,24 @@ impl Sessions {
     }
 }
 
+/// What a crate's macro writes for crates that do not depend on flow-core.
+macro_rules! counter {
+    ($flow:ident) => {
+        #[$crate::reexport::inner::flow($flow, name = "counter", crate = $crate::reexport::inner, key = |click: &Click| -> &str {
+            &click.user
+        })]
+        fn counter(count: Option<u64>, _click: &Click) -> Option<u64> {
+            count
+        }
+    };
+}
+
+counter!(Counter);
+
 fn is_a_flow(_: &impl streams::Fold<Click>) {}
 
 fn main() {
     is_a_flow(&Counts);
     is_a_flow(&Sessions);
+    is_a_flow(&Counter);
 }
