@@ -1,1 +1,7 @@
-//! What the benches share.
+//! What the benches share: records, the jobs on the engine, the same jobs written by hand, and the pipeline end to end.
+
+pub mod data;
+pub mod e2e;
+pub mod engine;
+pub mod hand;
+pub mod process;
