@@ -22,6 +22,8 @@ mod consumer;
 mod error;
 mod feed;
 mod host;
+#[cfg(test)]
+mod injected;
 mod list;
 mod message;
 mod producer;

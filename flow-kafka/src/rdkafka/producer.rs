@@ -75,6 +75,12 @@ impl RdkafkaProducer {
         })
     }
 
+    /// The handle, for tests that make the client's mock cluster fail.
+    #[cfg(test)]
+    pub(super) fn raw(&self) -> *mut sys::rd_kafka_t {
+        self.client.raw()
+    }
+
     /// Reads the reports and errors that have come, waiting up to `timeout` for the first.
     fn serve_events(&mut self, mut timeout: Duration) {
         while let Some(event) = self.queue.event(timeout) {
@@ -97,8 +103,9 @@ impl RdkafkaProducer {
     /// A record's failure explains more than the transaction's that follows from it.
     fn explain(&self, failure: &Failure, what: &str) -> BrokerError {
         let error = failure.transactional(format_args!("{what} {}", self.transactional_id));
-        match &self.failed {
-            Some(failed) if error.kind == ErrorKind::Abort => failed.clone(),
+        match (&self.failed, error.kind) {
+            (Some(failed), ErrorKind::Abort) => failed.clone(),
+            (Some(failed), ErrorKind::Refused) if failed.kind == ErrorKind::RecordRefused => failed.clone(),
             _ => error,
         }
     }
@@ -320,11 +327,12 @@ impl Producer for RdkafkaProducer {
 
     fn flush(&mut self, timeout: Duration) -> Result<(), BrokerError> {
         let drained = self.drain(timeout);
-        if let Some(failed) = &self.failed {
-            return Err(failed.clone());
-        }
+        // A fence purges what waits; it explains more than the reports of that.
         if let Some((code, text)) = self.client.fatal() {
             return Err(self.explain(&Failure { text, fatal: true, ..code.into() }, "flush the producer"));
+        }
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
         }
         if !drained {
             let message = format!("the records of {} are not acknowledged after {timeout:?}", self.transactional_id);
