@@ -4,7 +4,7 @@
 //! and heartbeats go on meanwhile. So the worker gets a rebalance from `poll`, with everything in its hands, and answers when
 //! it is done.
 //!
-//! A partition is assigned at offset 0 and paused in the same breath, which asks the broker for nothing. It flows once the
+//! A partition is paused and then assigned at offset 0, which asks the broker for nothing. It flows once the
 //! worker has recovered its state and says from where (`start`: seek, then resume). Records of a partition that was not started
 //! are not handed out whatever librdkafka does: this table of partitions decides, too.
 
@@ -192,6 +192,7 @@ impl RdkafkaConsumer {
                     self.parts.clear();
                 }
                 self.parts.add(partitions);
+                self.pause_before_it_begins(partitions)?;
                 let list = List::at(partitions.iter().map(|partition| (partition, 0)))?;
                 // SAFETY: the client and the list live for the calls; what is returned is taken over.
                 unsafe {
@@ -200,9 +201,8 @@ impl RdkafkaConsumer {
                     } else {
                         Failure::take(sys::rd_kafka_incremental_assign(rk, list.raw()))
                     }
-                    .map_err(|failure| failure.general(format_args!("take over {}", names(partitions))))?;
+                    .map_err(|failure| failure.general(format_args!("take over {}", names(partitions))))
                 }
-                self.set_paused(partitions, true)
             }
             Rebalance::Revoked(partitions) | Rebalance::Lost(partitions) => {
                 if eager {
@@ -224,6 +224,17 @@ impl RdkafkaConsumer {
                 .map_err(|failure| failure.general(format_args!("give up {}", names(partitions))))
             }
         }
+    }
+
+    /// Pauses partitions that the client may not know yet. A pause after the assignment would leave time for a fetch at offset
+    /// 0, and where the first records were deleted that fails, and the partition with it: it could not be moved afterwards.
+    fn pause_before_it_begins(&self, partitions: &[TopicPartition]) -> Result<(), BrokerError> {
+        let list = List::of(partitions)?;
+        // SAFETY: the client and the list live for the call.
+        let code = Code(unsafe { raw::rd_kafka_position(self.client().raw(), list.raw()) });
+        // Asking for a position makes the client know the partition; it is not there for the answer.
+        code.ok().map_err(|failure| failure.general(format_args!("look at {}", names(partitions))))?;
+        self.set_paused(partitions, true)
     }
 
     fn set_paused(&self, partitions: &[TopicPartition], paused: bool) -> Result<(), BrokerError> {

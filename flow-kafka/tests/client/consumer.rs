@@ -328,6 +328,26 @@ fn an_offset_that_was_deleted_is_an_error_and_no_jump() {
     assert!(error.message.contains(&topic), "{error}");
 }
 
+/// An assigned partition must not be fetched before it is started: at the offset 0 that it stands at it would fail for good.
+#[test]
+fn a_partition_whose_first_records_are_gone_can_be_started_where_it_begins() {
+    let broker = broker();
+    let topic = topic(&broker, "purged", 8);
+    let all: Vec<_> = (0..8).map(|partition| at(&topic, partition)).collect();
+    for of in &all {
+        write(&broker, &topic, of.partition.0, &["0", "1", "2"]);
+    }
+    let below: Vec<_> = all.iter().map(|of| (of.clone(), Offset(2))).collect();
+    broker.admin().unwrap().delete_records(&below, LONG).unwrap();
+    for _ in 0..3 {
+        let mut consumer = member(&broker, &[&topic], 8);
+        broker.host().sleep(Duration::from_millis(200));
+        consumer.start(&below).unwrap();
+        assert_eq!(texts(&take(&mut *consumer, 8)), ["2"; 8]);
+        consumer.close();
+    }
+}
+
 #[test]
 fn a_topic_that_does_not_exist_is_an_error() {
     let broker = broker();
