@@ -15,7 +15,7 @@ const COUNTS: Topic<str, u64> = Topic::new("counts");
 fn counting() -> Topology {
     let topology = TopologyBuilder::new();
     topology.stream(ORDERS).count("counts").changes().to(COUNTS);
-    topology.build().unwrap()
+    topology.build().expect("a valid topology")
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn an_output_that_is_too_big_fails_in_its_step() {
     let topology = TopologyBuilder::new();
     topology.stream(CLICKS).to(OUT).named("write-out");
     let topology = topology.build().unwrap();
-    let mut driver = TestDriver::with(topology.clone(), 1, options.clone());
+    let mut driver = TestDriver::with(topology.clone(), 1, options);
     click(&mut driver, 0, "k", "a value that is too big");
     click(&mut driver, 0, "k", "small");
     assert_eq!(driver.read(OUT), pairs(&[("k", "small")]));

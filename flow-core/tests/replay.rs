@@ -82,6 +82,63 @@ fn the_same_input_gives_the_same_effects_twice_through_restarts_and_through_cras
     }
 }
 
+/// A scenario of words only, with or without records and timers that fail and are skipped.
+fn run_with_failures(seed: u64, failures: bool, chaos: Chaos) -> (Vec<TestRecord>, Vec<(Vec<u8>, Vec<u8>)>) {
+    let mut driver = TestDriver::skipping(common::words());
+    let mut random = seed;
+    let mut next = |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    let mut now = 0;
+    for _ in 0..200 {
+        now += next(6) as i64;
+        let key = format!("k{}", next(6));
+        let (later, bad_key) = (now + next(30) as i64, format!("k{}", next(12)));
+        let bad = [
+            format!("a={later}, b=1, say no, fail"),
+            "forget, fail".to_owned(),
+            "forget, wall=1, b=3, fail".to_owned(),
+            "a-, b-, all, undeclared=4".to_owned(),
+        ];
+        let (bad, good, commit, strike) = (&bad[next(4) as usize], next(5), next(6) == 0, next(15) == 0);
+        if failures {
+            driver.send(CLICKS, ms(later), &bad_key, bad);
+        }
+        match good {
+            0 => driver.send(CLICKS, ms(now), &key, &text("forget")),
+            1 => driver.send(CLICKS, ms(now), &key, &format!("a={later}, b={}", now + 3)),
+            2 => driver.send(CLICKS, ms(now), &key, &text("all, a-")),
+            3 => driver.advance_to(ms(now)),
+            _ => driver.send(CLICKS, ms(now), &key, &format!("b={later}, say {later}")),
+        }
+        if commit {
+            driver.commit();
+        }
+        driver = match chaos {
+            Chaos::Restart if strike => driver.restart(),
+            Chaos::Crash if strike => driver.crash(),
+            _ => driver,
+        };
+    }
+    driver.commit();
+    if chaos == Chaos::None {
+        assert_eq!(driver.counters().skipped.step > 100, failures, "the failures happen");
+    }
+    (driver.read_records("out"), driver.snapshots("words"))
+}
+
+#[test]
+fn skipped_records_change_nothing_whatever_happens_around_them() {
+    for seed in 0..20 {
+        let without = run_with_failures(seed, false, Chaos::None);
+        assert!(without.0.len() > 30, "the scenario does something");
+        for chaos in [Chaos::None, Chaos::Restart, Chaos::Crash] {
+            assert_eq!(without, run_with_failures(seed, true, chaos), "seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn a_record_that_was_late_before_a_restart_is_late_after_it() {
     for restart in [false, true] {

@@ -272,14 +272,13 @@ fn all_broken_rules_are_said_at_once_with_the_lines() {
 
 /// `file:line:column` without the column.
 fn without_columns(rule: &str) -> String {
-    let mut out = String::new();
-    let mut rest = rule;
-    while let Some(at) = rest.find("topology.rs:") {
-        let line_end = at + "topology.rs:".len() + rest[at + "topology.rs:".len()..].find(':').unwrap() + 1;
-        out.push_str(&rest[..line_end]);
-        rest = rest[line_end..].trim_start_matches(|c: char| c.is_ascii_digit());
+    let mut parts = rule.split("topology.rs:");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (line, rest) = part.split_once(':').unwrap_or((part, ""));
+        out = format!("{out}topology.rs:{line}:{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()));
     }
-    out + rest
+    out
 }
 
 #[test]

@@ -51,6 +51,6 @@ impl Program {
         !self.stores.is_empty()
             && (skips(policies.step) && self.has_flows
                 || skips(policies.decode) && (self.asks_for_keys || several_readers)
-                || skips(policies.produce) && !self.sinks.is_empty())
+                || skips(policies.produce))
     }
 }

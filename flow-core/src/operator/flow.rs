@@ -218,8 +218,9 @@ impl<F: Flow, K: ?Sized> FlowStep<F, K> {
         });
         task.give_scratch(bytes);
         done.unwrap_or_else(|error| {
+            // The key was readable when its record came, so this is another codec's store: no policy skips that.
             let message = format_args!("the key of the timer `{}` is {error}", timer.name());
-            Err(Failure::of_step(TaskErrorKind::Decode, self.step, message))
+            Err(Failure::of_step(TaskErrorKind::Snapshot, self.step, message))
         })
     }
 }

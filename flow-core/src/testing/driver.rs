@@ -1,6 +1,7 @@
-use std::borrow::{Borrow, ToOwned};
+use std::borrow::ToOwned;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use super::memory::{Action, Committed, Running, decode, expect};
 use super::{Input, TestRecord};
 use crate::codec::Codec;
 use crate::{
@@ -45,32 +46,6 @@ pub struct TestDriver {
     /// What was done from outside, in order; that since the last commit is done again after a crash.
     actions: Vec<Action>,
     committed: Committed,
-}
-
-struct Running {
-    task: Task,
-    /// How many of its outputs were taken.
-    taken: usize,
-}
-
-#[derive(Clone)]
-enum Action {
-    Record { topic: String, partition: i32, offset: usize },
-    EventTime(Timestamp),
-    WallClock(Timestamp),
-}
-
-/// What survives a crash.
-#[derive(Default)]
-struct Committed {
-    /// By sub-topology, partition, store and entry.
-    snapshots: BTreeMap<(usize, i32, usize, Vec<u8>), Vec<u8>>,
-    clocks: Vec<(usize, i32, String, Timestamp)>,
-    outputs: usize,
-    actions: usize,
-    /// The lengths of the logs of topics that the topology itself writes.
-    written: BTreeMap<(String, i32), usize>,
-    wall: Option<Timestamp>,
 }
 
 impl TestDriver {
@@ -472,25 +447,5 @@ impl TestDriver {
             self.outputs.push((topic, record));
         }
         read
-    }
-}
-
-#[track_caller]
-fn decode<T: ToOwned + ?Sized, C: Codec<T>>(part: &str, bytes: Option<&[u8]>) -> T::Owned {
-    let decoded = match bytes {
-        Some(bytes) => C::decode(bytes).map_err(|error| error.to_string()),
-        None => C::decode_null().ok_or_else(|| "null: take `read_records`, or the type `Option<..>`".to_owned()),
-    };
-    match decoded {
-        Ok(value) => Borrow::<T>::borrow(&value).to_owned(),
-        Err(error) => panic!("the {part} of a record is {error}"),
-    }
-}
-
-#[track_caller]
-fn expect<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(error) => panic!("{error}"),
     }
 }

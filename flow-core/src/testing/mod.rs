@@ -2,6 +2,7 @@
 
 mod context;
 mod driver;
+mod memory;
 mod record;
 
 pub use context::ContextExt;
