@@ -39,6 +39,18 @@ impl Caller {
 }
 
 /// The embedded broker. All times are milliseconds since the epoch and must not go back.
+///
+/// ```
+/// use flow_kafka::embedded::{Machine, Options};
+/// use kafka_protocol::messages::{MetadataRequest, ResponseKind};
+///
+/// let mut machine = Machine::new(Options::default());
+/// let mut replies = vec![];
+/// let (connection, correlation, version, now) = (1, 7, 9, 0);
+/// machine.handle(connection, correlation, version, MetadataRequest::default().into(), now, &mut replies);
+/// assert_eq!(replies[0].correlation, 7);
+/// assert!(matches!(replies[0].response, ResponseKind::Metadata(_)));
+/// ```
 #[derive(Debug)]
 pub struct Machine {
     pub(super) options: Options,

@@ -168,8 +168,8 @@ impl Group {
         votes.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name.to_owned()).unwrap_or_default()
     }
 
-    /// The longest time that a member needs to come back.
+    /// The longest time that a member needs to come back; never zero, so that a deadline made of it always lies ahead.
     pub(super) fn rebalance_timeout(&self) -> i64 {
-        self.members.values().map(|member| member.rebalance_timeout).max().unwrap_or(0)
+        self.members.values().map(|member| member.rebalance_timeout).max().unwrap_or(0).max(1)
     }
 }

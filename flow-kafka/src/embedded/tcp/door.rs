@@ -15,12 +15,12 @@ pub(super) struct Door {
     inside: Mutex<Inside>,
     /// Rung when the timer has to look at its deadline again.
     bell: Condvar,
-    clock: Clock,
 }
 
 #[derive(Debug)]
 struct Inside {
     machine: Machine,
+    clock: Clock,
     connections: BTreeMap<ConnectionId, Outlet>,
     next_connection: ConnectionId,
     /// When the timer wakes up next.
@@ -39,12 +39,13 @@ impl Door {
     pub(super) fn new(options: Options) -> Self {
         let inside = Inside {
             machine: Machine::new(options),
+            clock: Clock::start(),
             connections: BTreeMap::new(),
             next_connection: 0,
             wakes_at: None,
             is_closed: false,
         };
-        Door { inside: Mutex::new(inside), bell: Condvar::new(), clock: Clock::start() }
+        Door { inside: Mutex::new(inside), bell: Condvar::new() }
     }
 
     /// `None` once a thread has panicked inside: nothing can be said of the machine any more.
@@ -96,7 +97,8 @@ impl Door {
     ) -> Option<Reply> {
         let mut inside = self.enter()?;
         let mut replies = vec![];
-        inside.machine.handle(from, correlation, version, request, self.clock.now(), &mut replies);
+        let now = inside.clock.now();
+        inside.machine.handle(from, correlation, version, request, now, &mut replies);
         let own = replies.iter().position(|reply| reply.to == from).map(|index| replies.swap_remove(index));
         inside.deliver(replies);
         let deadline = inside.machine.next_deadline();
@@ -111,7 +113,7 @@ impl Door {
     pub(super) fn run_timer(&self) {
         let Some(mut inside) = self.enter() else { return };
         while !inside.is_closed {
-            let now = self.clock.now();
+            let now = inside.clock.now();
             if inside.wakes_at.is_none_or(|wakes_at| wakes_at <= now) {
                 let mut replies = vec![];
                 inside.machine.advance(now, &mut replies);
@@ -157,21 +159,31 @@ fn hang_up(stream: &TcpStream) {
     }
 }
 
-/// The wall clock at the start, and from there a clock that never goes back.
+/// The wall clock, but never backwards: where the wall clock is set back, time goes on from where it was.
 #[derive(Debug)]
 struct Clock {
     start: Instant,
+    /// The time at the start; raised when the wall clock leaps ahead, as after a sleep of the whole machine.
     start_millis: i64,
 }
 
 impl Clock {
     #[allow(clippy::disallowed_methods, reason = "the door is where the state machine meets the machine's clock")]
     fn start() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { start: Instant::now(), start_millis: i64::try_from(since_epoch.as_millis()).unwrap_or(0) }
+        Clock { start: Instant::now(), start_millis: wall_millis() }
     }
 
-    fn now(&self) -> i64 {
-        self.start_millis.saturating_add(i64::try_from(self.start.elapsed().as_millis()).unwrap_or(i64::MAX))
+    fn now(&mut self) -> i64 {
+        let elapsed = i64::try_from(self.start.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let steady = self.start_millis.saturating_add(elapsed);
+        let now = steady.max(wall_millis());
+        self.start_millis = self.start_millis.saturating_add(now - steady);
+        now
     }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the door is where the state machine meets the machine's clock")]
+fn wall_millis() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_millis()).unwrap_or(0)
 }

@@ -190,3 +190,15 @@ fn only_empty_groups_can_be_deleted() {
     assert_eq!(broker.ask(delete(), 1).results[0].error_code, 0);
     assert_eq!(broker.ask(delete(), 1).results[0].error_code, ResponseError::GroupIdNotFound.code());
 }
+
+#[test]
+fn a_static_member_that_gives_itself_no_time_to_rejoin_does_not_stop_the_clock() {
+    let mut broker = Broker::new();
+    let join = |member: &str, instance| join_request("g", member, Some(instance)).with_rebalance_timeout_ms(0);
+    let first = broker.ask(join("", "i"), 5);
+    broker.ask(sync_request("g", first.generation_id, &first.member_id, &[]), 3);
+    broker.post(join("", "j"), 5);
+    // The first one never comes back. `pass` fails on a deadline that is still due after it was met.
+    broker.pass(60_000);
+    assert_eq!(beat(&mut broker, first.generation_id, &first.member_id), ResponseError::UnknownMemberId.code());
+}
