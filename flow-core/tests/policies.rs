@@ -184,6 +184,14 @@ fn an_output_too_far_ahead_of_the_wall_clock_fails_in_its_step() {
 }
 
 #[test]
+fn an_output_with_a_negative_timestamp_fails_in_its_step() {
+    let mut driver = TestDriver::new(words());
+    let error = driver.try_send(CLICKS, ms(0), "k", &text("a=-5")).unwrap_err();
+    assert_eq!((error.kind, error.torn), (TaskErrorKind::Produce, true));
+    assert_eq!(error.message, "the output's timestamp is negative, which Kafka does not take: -5 ms");
+}
+
+#[test]
 fn a_snapshot_that_is_too_big_is_always_a_stop() {
     let options = TaskOptions { max_record_bytes: 40, ..skip(true, true, true) };
     let mut driver = TestDriver::with(words(), 1, options);

@@ -30,7 +30,10 @@ enum Chaos {
 }
 
 /// What a reader sees of two topics, and the committed snapshots of each store.
-type Seen = (Vec<TestRecord>, Vec<TestRecord>, Vec<Vec<(Vec<u8>, Vec<u8>)>>);
+type Seen = (Vec<TestRecord>, Vec<TestRecord>, Vec<Snapshots>);
+
+/// Entries and their envelopes.
+type Snapshots = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A seeded scenario; every so often the process restarts or crashes.
 fn run(seed: u64, chaos: Chaos) -> Seen {
@@ -83,7 +86,7 @@ fn the_same_input_gives_the_same_effects_twice_through_restarts_and_through_cras
 }
 
 /// A scenario of words only, with or without records and timers that fail and are skipped.
-fn run_with_failures(seed: u64, failures: bool, chaos: Chaos) -> (Vec<TestRecord>, Vec<(Vec<u8>, Vec<u8>)>) {
+fn run_with_failures(seed: u64, failures: bool, chaos: Chaos) -> (Vec<TestRecord>, Snapshots) {
     let mut driver = TestDriver::skipping(common::words());
     let mut random = seed;
     let mut next = |below: u64| {

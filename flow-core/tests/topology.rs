@@ -282,6 +282,19 @@ fn without_columns(rule: &str) -> String {
 }
 
 #[test]
+fn two_repartition_topics_cannot_have_one_name_whatever_their_steps_are_named() {
+    let topology = TopologyBuilder::new();
+    let orders = topology.stream(ORDERS);
+    orders.key_by("by-n", |_, n| *n as i64).count("one");
+    orders.key_by("by-n", |_, n| *n as i64).named("other").count("two");
+    orders.map_values(|n| *n).named("by-n").to(Topic::<str, u64>::new("copy"));
+    let error = topology.build().unwrap_err();
+    assert_eq!(error.rules().len(), 2, "{error}");
+    assert!(error.rules()[0].starts_with("two `key_by`s are named `by-n`: one at "), "{error}");
+    assert!(error.rules()[1].starts_with("two steps are named `by-n`: one at "), "{error}");
+}
+
+#[test]
 fn a_topology_without_input_cannot_be_built() {
     let error = TopologyBuilder::new().build().unwrap_err();
     assert_eq!(error.rules(), ["the topology reads no topic: start with `stream`"]);

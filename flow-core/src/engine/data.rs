@@ -221,8 +221,8 @@ impl TaskData {
         key: impl FnOnce(&mut Vec<u8>) -> Result<bool, CodecError>,
         value: impl FnOnce(&mut Vec<u8>) -> Result<bool, CodecError>,
     ) -> Step {
-        if self.timestamp > self.latest {
-            return Err(self.too_far_ahead(step));
+        if self.timestamp > self.latest || self.timestamp.as_millis() < 0 {
+            return Err(self.bad_timestamp(step));
         }
         let kept = self.kept.as_ref().expect("no context is alive between steps");
         let bytes = &mut self.effects.bytes;
@@ -251,12 +251,16 @@ impl TaskData {
     }
 
     #[cold]
-    fn too_far_ahead(&self, step: u32) -> Box<Failure> {
-        let message = format_args!(
-            "the output's timestamp, {}, is later than {}, the furthest ahead of the wall clock that is allowed: the \
-             broker would refuse it",
-            self.timestamp, self.latest
-        );
+    fn bad_timestamp(&self, step: u32) -> Box<Failure> {
+        let (timestamp, latest) = (self.timestamp, self.latest);
+        let message = if timestamp > latest {
+            format!(
+                "the output's timestamp, {timestamp}, is later than {latest}, the furthest ahead of the wall clock that \
+                 is allowed: the broker would refuse it"
+            )
+        } else {
+            format!("the output's timestamp is negative, which Kafka does not take: {timestamp}")
+        };
         Failure::of_step(TaskErrorKind::Produce, step, message)
     }
 }

@@ -46,6 +46,7 @@ fn inputs(graph: &Graph, broken: &mut Vec<Broken>) {
 }
 
 fn steps(graph: &Graph, broken: &mut Vec<Broken>) {
+    let mut topics = Names::new("`key_by`");
     let mut names = Names::new("step");
     for node in &graph.nodes {
         if let Some((given, at)) = &node.name {
@@ -54,15 +55,10 @@ fn steps(graph: &Graph, broken: &mut Vec<Broken>) {
         }
         if let NodeKind::KeyBy { name: given } = &node.kind {
             name("`key_by`", given, node.at, "-repartition", broken);
-            if node.name.is_none() {
+            // A `key_by` without a name of its own is printed under that of its topic.
+            if topics.add(given, node.at, broken) && node.name.is_none() {
                 names.add(given, node.at, broken);
             }
-        }
-    }
-    let mut topics = Names::new("`key_by`");
-    for node in &graph.nodes {
-        if let (NodeKind::KeyBy { name }, Some(_)) = (&node.kind, &node.name) {
-            topics.add(name, node.at, broken);
         }
     }
 }
@@ -148,17 +144,13 @@ impl<'g> Names<'g> {
         Names { what, seen: HashMap::new() }
     }
 
-    fn add(&mut self, name: &'g str, at: Line, broken: &mut Vec<Broken>) {
-        match self.seen.get(name) {
-            Some(first) => {
-                broken.push(format!(
-                    "two {}s are named `{name}`: one at {first}, one at {at}",
-                    self.what.trim_matches('`')
-                ));
-            }
-            None => {
-                self.seen.insert(name, at);
-            }
+    /// False if the name was given before.
+    fn add(&mut self, name: &'g str, at: Line, broken: &mut Vec<Broken>) -> bool {
+        if let Some(first) = self.seen.get(name) {
+            broken.push(format!("two {}s are named `{name}`: one at {first}, one at {at}", self.what));
+            return false;
         }
+        self.seen.insert(name, at);
+        true
     }
 }
