@@ -3,14 +3,55 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{CLICKS, ORDERS, OUT, Sessions, Words, ms, text};
 use flow_core::testing::{TestDriver, TestRecord};
-use flow_core::{Offset, TaskOptions, Topology, TopologyBuilder};
+use flow_core::{Context, Flow, Fold, Json, Offset, StepError, TaskOptions, Timer, Topology, TopologyBuilder};
+
+/// A flow behind a flow: it hears what the first one emits, its timers too, and answers twice.
+struct Echo;
+
+impl Echo {
+    const LATER: Timer = Timer::event_time("later");
+    const SOON: Timer = Timer::wall_clock("soon");
+}
+
+impl Flow for Echo {
+    const NAME: &'static str = "echo";
+    type State = Vec<String>;
+    type Codec = Json;
+    type Out = String;
+    const TIMERS: &'static [Timer] = &[Echo::LATER, Echo::SOON];
+
+    fn timer(&self, timer: Timer, heard: &mut Option<Vec<String>>, cx: &mut Context<String>) -> Result<(), StepError> {
+        let heard = heard.take().unwrap_or_default();
+        cx.emit(format!("{} of {}", timer.name(), heard.len()));
+        heard.into_iter().for_each(|word| cx.emit(word));
+        Ok(())
+    }
+}
+
+impl Fold<String> for Echo {
+    fn fold(&self, heard: &mut Option<Vec<String>>, word: &String, cx: &mut Context<String>) -> Result<(), StepError> {
+        let heard = heard.get_or_insert_default();
+        heard.push(word.clone());
+        cx.set_timer(Self::LATER, cx.timestamp() + Duration::from_millis(5 * heard.len() as u64));
+        if heard.len() % 3 == 0 {
+            cx.set_timer(Self::SOON, cx.timestamp() + Duration::from_millis(9));
+        }
+        cx.emit(format!("{word}?"));
+        cx.emit(format!("{word}!"));
+        Ok(())
+    }
+}
 
 fn topology() -> Topology {
     let topology = TopologyBuilder::new();
     let clicks = topology.stream(CLICKS);
-    clicks.flow(Words).to(OUT);
+    let words = clicks.flow(Words);
+    words.to(OUT);
+    words.flow(Echo).to(OUT);
     let sessions = topology.flow(Sessions).fold(clicks).fold(topology.stream(ORDERS)).output();
     sessions.to(OUT);
     let by_text = clicks.key_by("by-text", |_, click| click.clone());
@@ -70,7 +111,7 @@ fn run(seed: u64, chaos: Chaos) -> Seen {
         }
     }
     driver.commit();
-    let stores = ["words", "sessions", "counts"].map(|store| driver.snapshots(store)).to_vec();
+    let stores = ["words", "echo", "sessions", "counts"].map(|store| driver.snapshots(store)).to_vec();
     (driver.read_records("out"), driver.read_records("counted"), stores)
 }
 
