@@ -37,7 +37,7 @@ impl Fold<String> for Echo {
         let heard = heard.get_or_insert_default();
         heard.push(word.clone());
         cx.set_timer(Self::LATER, cx.timestamp() + Duration::from_millis(5 * heard.len() as u64));
-        if heard.len() % 3 == 0 {
+        if heard.len().is_multiple_of(3) {
             cx.set_timer(Self::SOON, cx.timestamp() + Duration::from_millis(9));
         }
         cx.emit(format!("{word}?"));
