@@ -44,6 +44,9 @@ fn listen(mut arguments: impl Iterator<Item = String>) -> Result<Option<String>,
             },
         }
     }
+    if !address.contains(':') {
+        return Err(format!("--listen needs HOST:PORT, as in 127.0.0.1:9092, not `{address}`"));
+    }
     Ok(Some(address))
 }
 
