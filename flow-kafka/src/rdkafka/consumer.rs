@@ -455,9 +455,9 @@ impl Consumer for RdkafkaConsumer {
 impl RdkafkaConsumer {
     /// Ends the client. A rebalance that nobody answered would hold it up for ever.
     fn let_go(&mut self, wait: bool) {
-        let Some(client) = self.client.take() else { return };
-        self.client = Some(client);
-        self.waiting.clear();
+        if self.client.is_none() {
+            return;
+        }
         for rebalance in self.unanswered.take().into_iter().chain(std::mem::take(&mut self.noted)) {
             if let Err(error) = self.answer(&rebalance) {
                 log::debug!("{} is closing: {error}", self.spec.client_id);

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use flow_core::{Headers, Offset, Partition, Timestamp};
-use flow_kafka::broker::{Assignor, Broker, ErrorKind, Next, Outgoing, Rebalance};
+use flow_kafka::broker::{Assignor, Broker, Consumer, ErrorKind, Next, Outgoing, Rebalance, TopicPartition};
 
 use crate::support::*;
 
@@ -242,6 +242,94 @@ fn a_second_member_takes_its_share_cooperatively() {
     a_second_member_takes_its_share(Assignor::CooperativeSticky);
 }
 
+/// A member that keeps to the rules: it starts what it is given where the last owner left off.
+struct Worker {
+    consumer: Box<dyn Consumer>,
+    mine: Vec<TopicPartition>,
+}
+
+impl Worker {
+    fn new(broker: &dyn Broker, group: &str, number: usize, assignor: Assignor, topic: &str) -> Worker {
+        let mut consumer = broker.consumer(&spec(group, &format!("{group}-{number}"), assignor)).unwrap();
+        consumer.subscribe(&[topic.to_owned()]).unwrap();
+        Worker { consumer, mine: Vec::new() }
+    }
+
+    /// One poll. `next` is the offset that each partition goes on at, whoever owns it.
+    fn step(&mut self, next: &mut [i64]) {
+        let mine = &self.mine;
+        let polled = self.consumer.poll(Duration::from_millis(2), &mut |polled| {
+            let (of, offset) = (at(polled.topic, polled.partition.0), polled.record.offset.0);
+            assert!(mine.contains(&of), "{of} is somebody else's");
+            let next = &mut next[polled.partition.0 as usize];
+            assert_eq!(offset, *next, "{of}");
+            // Each record is a transaction of its own: the next offset is its marker.
+            *next = offset + 2;
+            Next::Continue
+        });
+        let Some(rebalance) = polled.unwrap() else { return };
+        self.consumer.acknowledge(&rebalance).unwrap();
+        match rebalance {
+            Rebalance::Assigned(given) => {
+                let from: Vec<_> = given.iter().map(|of| (of.clone(), Offset(next[of.partition.0 as usize]))).collect();
+                self.mine.extend(given);
+                self.consumer.start(&from).unwrap();
+            }
+            Rebalance::Revoked(gone) | Rebalance::Lost(gone) => self.mine.retain(|of| !gone.contains(of)),
+        }
+    }
+}
+
+/// Nothing is skipped, repeated or left lying while members come and go and records keep coming.
+fn partitions_go_on_where_they_were_when_they_move(assignor: Assignor) {
+    const PARTITIONS: i32 = 6;
+    let broker = broker();
+    let topic = topic(&broker, "moves", PARTITIONS);
+    let group = fresh("group", &broker);
+    let mut writer = producer(&broker);
+    let mut written = [0; PARTITIONS as usize];
+    let mut next = [0; PARTITIONS as usize];
+    let mut workers = Vec::new();
+    let mut made = 0;
+    for round in 0..9 {
+        // 1 2 3 2 3 4 3 4 5 members: some leave as others come.
+        if round % 3 == 0 && workers.len() > 1 {
+            let gone: Worker = workers.remove(0);
+            gone.consumer.close();
+        } else {
+            workers.push(Worker::new(&broker, &group, made, assignor, &topic));
+            made += 1;
+        }
+        let until = now() + LONG;
+        let mut more = 40;
+        loop {
+            if more > 0 {
+                let partition = more % PARTITIONS;
+                fill(&mut *writer, &topic, partition, &["x"]);
+                writer.commit(LONG).unwrap();
+                written[partition as usize] += 2;
+                more -= 1;
+            }
+            workers.iter_mut().for_each(|worker| worker.step(&mut next));
+            let shared = workers.iter().map(|worker| worker.mine.len()).sum::<usize>() == PARTITIONS as usize;
+            if more == 0 && next == written && shared && workers.iter().all(|worker| !worker.mine.is_empty()) {
+                break;
+            }
+            assert!(now() < until, "round {round}: at {next:?} of {written:?} after {LONG:?}");
+        }
+    }
+}
+
+#[test]
+fn partitions_go_on_where_they_were_when_they_move_by_range() {
+    partitions_go_on_where_they_were_when_they_move(Assignor::Range);
+}
+
+#[test]
+fn partitions_go_on_where_they_were_when_they_move_cooperatively() {
+    partitions_go_on_where_they_were_when_they_move(Assignor::CooperativeSticky);
+}
+
 #[test]
 fn a_closed_member_leaves_at_once_even_with_a_rebalance_that_nobody_answered() {
     let broker = broker();
@@ -282,6 +370,43 @@ fn a_member_that_does_not_poll_loses_its_partitions_and_says_so() {
     assert_eq!(rebalance(&mut *consumer), Rebalance::Lost(vec![at(&topic, 0)]));
     consumer.acknowledge(&Rebalance::Lost(vec![at(&topic, 0)])).unwrap();
     owned(&mut *consumer, &mut Vec::new(), 1);
+}
+
+#[test]
+fn a_static_member_is_replaced_by_its_successor_and_shut_out() {
+    let mut settings = settings();
+    settings.instance = Some("pod-0".to_owned());
+    let broker = flow_kafka::rdkafka::RdkafkaBroker::new(settings).unwrap();
+    let topic = topic(&broker, "static", 1);
+    let group = fresh("group", &broker);
+    let mut old = broker.consumer(&spec(&group, "worker-0", Assignor::Range)).unwrap();
+    old.subscribe(std::slice::from_ref(&topic)).unwrap();
+    owned(&mut *old, &mut Vec::new(), 1);
+    let generation = old.generation().unwrap();
+    assert_eq!(generation.instance.as_deref(), Some("pod-0-worker-0"));
+
+    let mut new = broker.consumer(&spec(&group, "worker-0", Assignor::Range)).unwrap();
+    new.subscribe(std::slice::from_ref(&topic)).unwrap();
+    owned(&mut *new, &mut Vec::new(), 1);
+    let mut producer = producer(&broker);
+    fill(&mut *producer, &topic, 0, &["zombie"]);
+    let error = producer.send_offsets(&offsets(&topic, 0, 1, ""), &generation, LONG).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::StaleGeneration, "{error}");
+    producer.abort(LONG).unwrap();
+    let until = now() + LONG;
+    let error = loop {
+        assert!(now() < until, "no error");
+        match old.poll(Duration::from_millis(50), &mut |_| Next::Continue) {
+            Ok(Some(rebalance)) => old.acknowledge(&rebalance).unwrap(),
+            Ok(None) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind, ErrorKind::Fatal, "{error}");
+    assert!(error.message.contains("FENCED_INSTANCE_ID"), "{error}");
+    fill(&mut *producer, &topic, 0, &["heir"]);
+    producer.send_offsets(&offsets(&topic, 0, 3, ""), &new.generation().unwrap(), LONG).unwrap();
+    producer.commit(LONG).unwrap();
 }
 
 #[test]

@@ -270,6 +270,20 @@ fn calls_out_of_order_are_errors_and_no_hangs() {
     assert!(producer.send(&[record(flow_kafka::broker::TopicId(9), 0, "no topic")]).is_err());
 }
 
+#[test]
+fn a_broker_that_is_away_is_no_answer_yet() {
+    let mut settings = settings();
+    settings.bootstrap = "127.0.0.1:1".to_owned();
+    let broker = flow_kafka::rdkafka::RdkafkaBroker::new(settings).unwrap();
+    let spec = ProducerSpec { transactional_id: "t".to_owned(), client_id: "c".to_owned() };
+    let started = now();
+    let error = broker.producer(&spec).unwrap().init(Duration::from_millis(300)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Retriable, "{error}");
+    let error = broker.reader().unwrap().committed("g", &[at("t", 0)], Duration::from_millis(300)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Retriable, "{error}");
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
 /// The client wrapper that others use needs 100 ms here.
 #[test]
 fn a_commit_of_a_thousand_records_on_sixteen_partitions_takes_a_few_milliseconds() {
