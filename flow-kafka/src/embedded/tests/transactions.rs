@@ -129,6 +129,8 @@ fn a_transaction_ends_at_the_first_look_after_its_timeout_and_its_producer_is_fe
     assert_eq!(broker.offset("t", LATEST, COMMITTED), 2);
     assert_eq!(broker.end(producer, true), ResponseError::ProducerFenced.code());
     assert_eq!(broker.machine.next_deadline(), None, "no more looks without open transactions");
+    let again = broker.ask(init_request(Some(producer)), 4);
+    assert_eq!((again.error_code, again.producer_epoch), (0, 1), "it can go on with a new epoch");
 }
 
 #[test]

@@ -36,11 +36,12 @@ impl Machine {
         }
     }
 
-    /// Aborts a transaction over its producer's head: a new epoch first, so that the producer cannot go on.
+    /// Aborts a transaction over its producer's head: a new epoch first, so that the producer cannot go on with it. It can ask for
+    /// the new epoch by its old one, and begin again (KIP-588).
     pub(super) fn fence(&mut self, id: &str, now: i64) {
         if let Some(transaction) = self.transactions.by_id.get_mut(id) {
+            transaction.last_epoch = transaction.epoch;
             transaction.epoch = transaction.epoch.saturating_add(1);
-            transaction.last_epoch = -1;
         }
         self.complete(id, false, now);
     }

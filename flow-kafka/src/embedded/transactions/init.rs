@@ -70,19 +70,21 @@ impl Machine {
         (producer_id, 0)
     }
 
-    /// Gives the transactional id its next epoch. A producer that names its own (KIP-360) must be the current one, or one that
-    /// repeats a request whose answer it did not get.
+    /// Gives the transactional id its next epoch. A producer that names its own (KIP-360) must be the current one, or the one that
+    /// was until the last bump, which then is its.
     fn next_epoch(&mut self, id: &str, timeout: i64, known: Option<i16>) -> Result<(i64, i16), ResponseError> {
         let new_producer_id = self.transactions.producer_ids;
         let transaction = self.transactions.by_id.get_mut(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
-        match known {
-            Some(epoch) if epoch == transaction.epoch => transaction.last_epoch = epoch,
-            Some(epoch) if epoch == transaction.last_epoch => return Ok((transaction.producer_id, transaction.epoch)),
-            Some(_) => return Err(ResponseError::ProducerFenced),
-            None => transaction.last_epoch = -1,
+        let has_it_already = known.is_some_and(|epoch| epoch == transaction.last_epoch && epoch != transaction.epoch);
+        if known.is_some_and(|epoch| epoch != transaction.epoch) && !has_it_already {
+            return Err(ResponseError::ProducerFenced);
         }
         transaction.timeout = timeout;
         transaction.state = State::Empty;
+        if has_it_already && transaction.epoch <= EPOCH_MAX {
+            return Ok((transaction.producer_id, transaction.epoch));
+        }
+        transaction.last_epoch = known.unwrap_or(-1);
         if transaction.epoch >= EPOCH_MAX {
             transaction.producer_id = new_producer_id;
             transaction.epoch = 0;

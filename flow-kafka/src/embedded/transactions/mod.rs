@@ -31,7 +31,7 @@ pub(super) struct Transactions {
 struct Transaction {
     producer_id: i64,
     epoch: i16,
-    /// The epoch before the last bump, where the producer asked for that bump itself: it may ask again.
+    /// The epoch before the last bump, unless a successor asked for that: the producer gets the new one by naming this one.
     last_epoch: i16,
     timeout: i64,
     state: State,

@@ -96,6 +96,38 @@ fn a_producer_may_raise_its_own_epoch_but_not_a_successors() {
     assert_eq!((raised.id, raised.epoch), (second.id, second.epoch + 1));
 }
 
+#[test]
+fn a_producer_that_raises_its_epoch_inside_a_transaction_aborts_it() {
+    let cluster = Cluster::new("bump-inside");
+    let topic = cluster.topic("t", 1);
+    let mut wire = cluster.connect();
+    let producer = Producer::transactional(&mut wire, &cluster.name("tx"));
+    assert_eq!(producer.add_partition(&mut wire, &topic, 0), code::NONE);
+    assert_eq!(producer.produce(&mut wire, &topic, 0, 0, 1).0, code::NONE);
+
+    let raised = producer.init(&mut wire).unwrap();
+    assert_eq!((raised.id, raised.epoch), (producer.id, producer.epoch + 1));
+    assert_eq!(producer.init(&mut wire).unwrap().epoch, raised.epoch, "the first answer may have been lost");
+    assert!(code::FENCED.contains(&producer.end(&mut wire, true)));
+    assert_eq!(raised.end(&mut wire, true), code::INVALID_TXN_STATE, "there is none any more");
+}
+
+#[test]
+fn a_stale_producer_that_raises_its_epoch_is_refused_but_aborts_its_successors_transaction() {
+    let cluster = Cluster::new("bump-stale");
+    let topic = cluster.topic("t", 1);
+    let mut wire = cluster.connect();
+    let first = Producer::transactional(&mut wire, &cluster.name("tx"));
+    assert_eq!(first.add_partition(&mut wire, &topic, 0), code::NONE);
+    let second = Producer::transactional(&mut wire, &cluster.name("tx"));
+    assert_eq!(second.epoch, first.epoch + 2, "one for the abort, one for the successor");
+    assert_eq!(second.add_partition(&mut wire, &topic, 0), code::NONE);
+
+    assert_eq!(first.init(&mut wire).unwrap_err(), code::PRODUCER_FENCED);
+    assert!(code::FENCED.contains(&second.end(&mut wire, true)));
+    assert_eq!(second.init(&mut wire).unwrap().epoch, second.epoch + 1, "it can go on, with a new transaction");
+}
+
 /// The stable offset once the markers are written: a real broker writes them after it has answered.
 #[allow(clippy::disallowed_methods, reason = "a real broker needs real time")]
 fn stable_offset_in_the_end(member: &mut Member<'_>) -> i64 {
