@@ -1,16 +1,13 @@
 //! What is noted beside each committed offset: the clocks, who committed, and the commit's number.
 //!
 //! The note travels as the offset's metadata, inside the transaction. The clocks make a record that was late before a crash
-//! late after it. The transactional id with the commit number tells, after an unknown outcome, whether a commit happened;
+//! late after it (`build()` refuses a topology whose clocks would not fit the 4,096 bytes that a broker takes). The transactional id with the commit number tells, after an unknown outcome, whether a commit happened;
 //! offsets alone cannot tell when only a timer fired. The member id lets a successor ask whether the owner still lives.
 
 use std::collections::BTreeMap;
 
 use flow_core::Timestamp;
 use serde::{Deserialize, Serialize};
-
-/// Kafka's default `offset.metadata.max.bytes`.
-pub(crate) const METADATA_BYTES_MAX: usize = 4096;
 
 /// The note beside one committed offset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,30 +4,25 @@
 //! Runs on the broker at `KAFKA_BOOTSTRAP`, or on an embedded one. An embedded broker that ignores generations and epochs shows
 //! that the scenario corrupts without the fence, so that the other tests mean something.
 
-#![allow(clippy::disallowed_methods, reason = "real processes on a real client: real time")]
-
-mod gate;
-mod kafka;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flow_core::{Topic, Topology, TopologyBuilder, Utf8};
 use flow_kafka::broker::Broker;
 use flow_kafka::embedded::{EmbeddedBroker, Options};
-use flow_kafka::{ClientSettings, KafkaConfig, RdkafkaBroker, start_on};
+use flow_kafka::{ClientSettings, RdkafkaBroker, start_on};
 
-use gate::{Gate, StopAt};
-use kafka::Kafka;
+use crate::gate::{Gate, StopAt};
+use crate::kafka::{Kafka, record, wait_for};
 
 const CHILD: &str = "FLOW_STALE_OWNER_CHILD";
 
-fn topology(input: &'static str, output: &'static str) -> Topology {
+fn topology(kafka: &Kafka) -> Topology {
     let topology = TopologyBuilder::new();
-    let events: Topic<str, str, flow_core::ByType, Utf8> = Topic::new(input);
-    let counts: Topic<str, u64> = Topic::new(output);
+    let events: Topic<str, str, flow_core::ByType, Utf8> = Topic::new(kafka.topic("in"));
+    let counts: Topic<str, u64> = Topic::new(kafka.topic("out"));
     topology.stream(events).count("counts").changes().to(counts);
     topology.build().expect("a valid topology")
 }
@@ -38,9 +33,8 @@ fn owner_process() {
     let Ok(arguments) = std::env::var(CHILD) else { return };
     let arguments: Vec<&str> = arguments.split(' ').collect();
     let [bootstrap, app, stop] = arguments[..] else { panic!("{arguments:?}") };
-    let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
-    let topology = topology(leak(format!("{app}-in")), leak(format!("{app}-out")));
-    let config = KafkaConfig::new(bootstrap, app).workers(1).session_timeout(Duration::from_secs(6));
+    let kafka = Kafka::of(bootstrap, app);
+    let (topology, config) = (topology(&kafka), kafka.config());
     let settings = ClientSettings { session_timeout: Duration::from_secs(6), ..ClientSettings::new(bootstrap) };
     let broker = RdkafkaBroker::new(settings).unwrap();
     let broker: Arc<dyn Broker> = match stop {
@@ -60,10 +54,10 @@ struct Owner {
 }
 
 impl Owner {
-    fn start(bootstrap: &str, app: &str, stop: &str) -> Owner {
+    fn start(kafka: &Kafka, stop: &str) -> Owner {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "owner_process", "--nocapture"])
-            .env(CHILD, format!("{bootstrap} {app} {stop}"))
+            .args(["--exact", "stale_owner::owner_process", "--nocapture"])
+            .env(CHILD, format!("{} {} {stop}", kafka.bootstrap, kafka.app))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -92,14 +86,6 @@ impl Drop for Owner {
     }
 }
 
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(90), "waited in vain for: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// What is left when everything has come to rest.
 struct Left {
     outputs: Vec<u64>,
@@ -109,26 +95,27 @@ struct Left {
 }
 
 /// 100 records for an owner that is suspended, 50 for the one that takes over, 10 once the first one is back.
-fn suspend(bootstrap: &str, name: &str, stop: &str) -> Left {
-    let app = format!("stale-{name}-{}", std::process::id());
-    let kafka = Kafka::new(bootstrap, &app);
-    kafka.create();
-    let first = Owner::start(bootstrap, &app, stop);
-    kafka.send(100);
+fn suspend(kafka: &Kafka, stop: &str) -> Left {
+    kafka.create("in", 1, &[]);
+    kafka.create("out", 1, &[]);
+    let events = |count| kafka.send("in", &vec![record("k", "e"); count]);
+    let first = Owner::start(kafka, stop);
+    events(100);
     wait_for("the first owner stops", || first.said("STOPPING"));
-    let second = Owner::start(bootstrap, &app, "never");
-    kafka.send(50);
-    wait_for("the second owner commits", || kafka.committed() == Some(150));
+    let second = Owner::start(kafka, "never");
+    events(50);
+    wait_for("the second owner commits", || kafka.committed("in") == Some(150));
     first.resume();
     wait_for("the first owner goes on", || first.said("RESUMED"));
     // Long enough for a commit that would get through, and for the group to settle.
     std::thread::sleep(Duration::from_secs(8));
-    kafka.send(10);
-    wait_for("all is committed", || kafka.committed() == Some(160) || kafka.outputs().len() >= 160);
+    events(10);
+    wait_for("all is committed", || kafka.committed("in") == Some(160) || kafka.numbers("out").len() >= 160);
     std::thread::sleep(Duration::from_secs(1));
     let first_owner = first.said.lock().unwrap().clone();
     drop((first, second));
-    Left { outputs: kafka.outputs(), state: kafka.state(), offset: kafka.committed().unwrap_or(-1), first_owner }
+    let (outputs, state) = (kafka.numbers("out"), kafka.newest_snapshot("counts"));
+    Left { outputs, state, offset: kafka.committed("in").unwrap_or(-1), first_owner }
 }
 
 impl Left {
@@ -142,29 +129,16 @@ impl Left {
     }
 }
 
-/// The broker under test: the one that is given, or an embedded one that lives as long as the test.
-fn broker() -> (String, Option<EmbeddedBroker>) {
-    match std::env::var("KAFKA_BOOTSTRAP") {
-        Ok(bootstrap) => (bootstrap, None),
-        Err(_) => {
-            let broker = EmbeddedBroker::start("127.0.0.1:0").unwrap();
-            (broker.bootstrap(), Some(broker))
-        }
-    }
-}
-
 #[test]
 fn an_owner_suspended_before_its_transaction_is_refused_by_its_generation() {
-    let (bootstrap, _broker) = broker();
-    let left = suspend(&bootstrap, "before", "begin");
+    let left = suspend(&Kafka::new("stale-before"), "begin");
     assert!(left.first_owner.iter().any(|line| line.contains("REFUSED StaleGeneration")), "{:?}", left.first_owner);
     left.assert_as_if_nothing_had_happened();
 }
 
 #[test]
 fn an_owner_suspended_inside_its_transaction_is_refused_by_its_epoch() {
-    let (bootstrap, _broker) = broker();
-    let left = suspend(&bootstrap, "inside", "commit");
+    let left = suspend(&Kafka::new("stale-inside"), "commit");
     assert!(left.first_owner.iter().any(|line| line.starts_with("COMMIT")), "{:?}", left.first_owner);
     left.assert_as_if_nothing_had_happened();
 }
@@ -173,6 +147,6 @@ fn an_owner_suspended_inside_its_transaction_is_refused_by_its_epoch() {
 fn without_the_brokers_fence_the_same_scenario_corrupts() {
     let options = Options { ignore_fences: true, ..Options::default() };
     let broker = EmbeddedBroker::start_with("127.0.0.1:0", options).unwrap();
-    let left = suspend(&broker.bootstrap(), "open", "begin");
+    let left = suspend(&Kafka::on(&broker.bootstrap(), "stale-open"), "begin");
     assert!(left.is_corrupt(), "the stale owner's work is not visible: this scenario shows nothing");
 }

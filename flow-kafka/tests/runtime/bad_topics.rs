@@ -1,0 +1,75 @@
+//! Topics and brokers that do not fit: the run does not start, and says what to do.
+
+use std::time::Duration;
+
+use flow_core::{Topic, Topology, TopologyBuilder};
+use flow_kafka::{KafkaConfig, RunError, start};
+use futures::executor::block_on;
+
+use crate::kafka::{Kafka, record};
+
+fn counts(kafka: &Kafka) -> Topology {
+    let topology = TopologyBuilder::new();
+    let numbers: Topic<str, u64> = Topic::new(kafka.topic("in"));
+    topology.stream(numbers).count("counts").changes().to(Topic::<str, u64>::new(kafka.topic("out")));
+    topology.build().unwrap()
+}
+
+fn refused(kafka: &Kafka, config: KafkaConfig) -> RunError {
+    block_on(start(counts(kafka), config).unwrap().wait()).expect_err("a refusal")
+}
+
+#[test]
+fn a_topic_that_does_not_exist_is_named() {
+    let kafka = Kafka::new("missing");
+    let error = refused(&kafka, kafka.config()).to_string();
+    assert!(error.contains(&format!("topic `{}` does not exist", kafka.topic("in"))), "{error}");
+    assert!(error.contains(&format!("topic `{}` does not exist", kafka.topic("out"))), "{error}");
+}
+
+#[test]
+fn an_internal_topic_with_the_wrong_partitions_or_cleanup_policy_is_refused() {
+    let kafka = Kafka::new("wrong-internal");
+    kafka.create("in", 2, &[]);
+    kafka.create("out", 1, &[]);
+    kafka.create("counts-changelog", 3, &[("cleanup.policy", "compact")]);
+    let error = refused(&kafka, kafka.config()).to_string();
+    assert!(error.contains("has 3 partitions, its inputs have 2"), "{error}");
+
+    let kafka = Kafka::new("wrong-policy");
+    kafka.create("in", 1, &[]);
+    kafka.create("out", 1, &[]);
+    kafka.create("counts-changelog", 1, &[("cleanup.policy", "delete")]);
+    let error = refused(&kafka, kafka.config()).to_string();
+    assert!(error.contains("cleanup.policy=delete, it must be compact"), "{error}");
+}
+
+#[test]
+fn a_broker_that_is_away_at_start_is_named_after_the_start_timeout() {
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let kafka = Kafka::of(&format!("127.0.0.1:{port}"), "away");
+    let error = refused(&kafka, kafka.config().start_timeout(Duration::from_secs(2)));
+    assert!(matches!(error, RunError::BrokerAway { .. }), "{error}");
+    assert!(error.to_string().contains(&format!("no broker answered at 127.0.0.1:{port}")), "{error}");
+}
+
+#[test]
+fn a_snapshot_of_an_unknown_version_is_refused_with_its_place() {
+    let kafka = Kafka::new("future-snapshot");
+    kafka.create("in", 1, &[]);
+    kafka.create("out", 1, &[]);
+    kafka.create("counts-changelog", 1, &[("cleanup.policy", "compact")]);
+    kafka.send("counts-changelog", &[record("k", "\u{7f}whatever")]);
+    let error = refused(&kafka, kafka.config()).to_string();
+    assert!(error.contains("counts-changelog/0 offset 0") && error.contains("format 127"), "{error}");
+    assert_eq!(kafka.committed("in"), None);
+}
+
+#[test]
+fn a_setting_that_would_break_a_guarantee_is_refused_by_name() {
+    let kafka = Kafka::new("settings");
+    let config = kafka.config().set("enable.auto.commit", "true").set("isolation.level", "read_uncommitted");
+    let error = start(counts(&kafka), config).err().expect("a refusal").to_string();
+    assert!(error.contains("`enable.auto.commit` cannot be set") && error.contains("`isolation.level`"), "{error}");
+}

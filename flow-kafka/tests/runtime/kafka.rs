@@ -1,0 +1,155 @@
+//! What a test asks of the broker itself: plain rdkafka, nothing of the runtime under test.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use flow_kafka::KafkaConfig;
+use flow_kafka::embedded::EmbeddedBroker;
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::{Offset, TopicPartitionList};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One application with topics of its own.
+pub(crate) struct Kafka {
+    pub(crate) bootstrap: String,
+    pub(crate) app: String,
+}
+
+/// The broker under test: the one at `KAFKA_BOOTSTRAP`, or an embedded one that all tests share.
+fn bootstrap() -> String {
+    static EMBEDDED: OnceLock<EmbeddedBroker> = OnceLock::new();
+    std::env::var("KAFKA_BOOTSTRAP")
+        .unwrap_or_else(|_| EMBEDDED.get_or_init(|| EmbeddedBroker::start("127.0.0.1:0").unwrap()).bootstrap())
+}
+
+pub(crate) fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(90), "waited in vain for: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A record to send.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sent<'a> {
+    pub(crate) key: Option<&'a str>,
+    pub(crate) value: &'a str,
+    pub(crate) timestamp: Option<i64>,
+}
+
+pub(crate) fn record<'a>(key: &'a str, value: &'a str) -> Sent<'a> {
+    Sent { key: Some(key), value, timestamp: None }
+}
+
+impl Kafka {
+    /// A new application.
+    pub(crate) fn new(name: &str) -> Kafka {
+        Kafka::on(&bootstrap(), name)
+    }
+
+    pub(crate) fn on(bootstrap: &str, name: &str) -> Kafka {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Kafka::of(bootstrap, &format!("{name}-{}-{number}", std::process::id()))
+    }
+
+    /// An application that exists.
+    pub(crate) fn of(bootstrap: &str, app: &str) -> Kafka {
+        Kafka { bootstrap: bootstrap.to_owned(), app: app.to_owned() }
+    }
+
+    pub(crate) fn config(&self) -> KafkaConfig {
+        KafkaConfig::new(&self.bootstrap, &self.app).workers(1).session_timeout(Duration::from_secs(6))
+    }
+
+    /// The full name of one of its topics. (Topic constants need a static name.)
+    pub(crate) fn topic(&self, what: &str) -> &'static str {
+        Box::leak(format!("{}-{what}", self.app).into_boxed_str())
+    }
+
+    fn client(&self) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", &self.bootstrap).set("group.id", &self.app);
+        config
+    }
+
+    pub(crate) fn create(&self, what: &str, partitions: i32, config: &[(&str, &str)]) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().unwrap();
+        let name = self.topic(what);
+        let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        topic = config.iter().fold(topic, |topic, (key, value)| topic.set(key, value));
+        let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
+        let created = futures::executor::block_on(admin.create_topics([&topic], &options)).unwrap();
+        created.into_iter().for_each(|topic| drop(topic.unwrap()));
+    }
+
+    /// Sends records to partition 0, in order.
+    pub(crate) fn send(&self, what: &str, records: &[Sent<'_>]) {
+        let producer: BaseProducer = self.client().create().unwrap();
+        let topic = self.topic(what);
+        for sent in records {
+            let mut record: BaseRecord<'_, str, str> = BaseRecord::to(topic).partition(0).payload(sent.value);
+            record.key = sent.key;
+            record.timestamp = sent.timestamp;
+            producer.send(record).map_err(|(error, _)| error).unwrap();
+        }
+        producer.flush(PATIENCE).unwrap();
+    }
+
+    /// The group's stable offset of partition 0.
+    pub(crate) fn committed(&self, what: &str) -> Option<i64> {
+        let consumer: BaseConsumer = self.client().set("isolation.level", "read_committed").create().unwrap();
+        let mut list = TopicPartitionList::new();
+        let topic = self.topic(what);
+        list.add_partition(topic, 0);
+        let committed = consumer.committed_offsets(list, Duration::from_secs(2)).ok()?;
+        match committed.find_partition(topic, 0)?.offset() {
+            Offset::Offset(offset) => Some(offset),
+            _ => None,
+        }
+    }
+
+    /// Every number that a committed reader sees in partition 0, in order.
+    pub(crate) fn numbers(&self, what: &str) -> Vec<u64> {
+        self.values(what).iter().map(|value| serde_json::from_slice(value).unwrap()).collect()
+    }
+
+    /// The number in the newest committed snapshot of partition 0.
+    pub(crate) fn newest_snapshot(&self, store: &str) -> u64 {
+        let snapshots = self.values(&format!("{store}-changelog"));
+        let newest = snapshots.last().expect("a snapshot");
+        // The payload ends the envelope: a number in JSON.
+        let digits = newest.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1);
+        serde_json::from_slice(&newest[digits..]).unwrap()
+    }
+
+    pub(crate) fn values(&self, what: &str) -> Vec<Vec<u8>> {
+        let consumer: BaseConsumer = self
+            .client()
+            .set("isolation.level", "read_committed")
+            .set("auto.offset.reset", "earliest")
+            .set("enable.partition.eof", "true")
+            .create()
+            .unwrap();
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(self.topic(what), 0, Offset::Beginning).unwrap();
+        consumer.assign(&list).unwrap();
+        let mut values = Vec::new();
+        loop {
+            match consumer.poll(PATIENCE) {
+                Some(Ok(message)) => values.push(message.payload().unwrap_or_default().to_vec()),
+                Some(Err(KafkaError::PartitionEOF(_))) | None => return values,
+                Some(Err(error)) => panic!("reading {what}: {error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The runtime on a real client: what bad input gets, and what a stale owner cannot do.
+//!
+//! Runs on the broker at `KAFKA_BOOTSTRAP`, or on an embedded one over TCP.
+
+#![allow(clippy::disallowed_methods, reason = "a real client on a real broker lives in real time")]
+
+mod bad_input;
+mod bad_topics;
+mod gate;
+mod kafka;
+mod stale_owner;
