@@ -17,6 +17,7 @@
 //! with what is written. The group protocol of KIP-848 and the transaction protocol of KIP-890 are not offered; clients fall
 //! back to the older ones. `CONCURRENT_TRANSACTIONS` never comes, since markers are written before `EndTxn` is answered.
 
+pub mod direct;
 mod fetch;
 mod groups;
 mod log;

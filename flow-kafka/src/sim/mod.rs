@@ -16,6 +16,7 @@ mod host;
 mod plan;
 mod random;
 mod scheduler;
+mod simulation;
 mod trace;
 
 #[cfg(test)]
@@ -28,9 +29,10 @@ use flow_core::Timestamp;
 
 pub use plan::{Fault, Trigger};
 pub use random::Random;
+pub use simulation::Simulation;
 
-pub(crate) use host::SimHost;
-pub(crate) use scheduler::{Gone, On, Scheduler, World};
+pub(crate) use host::{SimHost, gone};
+pub(crate) use scheduler::{On, Scheduler, World};
 
 /// What makes one run.
 #[derive(Clone, Debug)]

@@ -246,6 +246,18 @@ impl<W: World> Scheduler<W> {
         self.lock().processes[process.0].steps
     }
 
+    /// Adds a line to the trace, in the caller's name if it is an actor.
+    pub(crate) fn note(&self, line: &str) {
+        let mut core = self.lock();
+        match core.threads.get(&thread::current().id()).copied() {
+            Some(me) => core.note(me, format_args!("{line}")),
+            None => {
+                let line = format!("{:>13.6} {line}", core.clock.as_secs_f64());
+                core.trace.push(line);
+            }
+        }
+    }
+
     /// Ends the run, well.
     pub(crate) fn stop(&self) {
         let mut core = self.lock();
@@ -253,7 +265,7 @@ impl<W: World> Scheduler<W> {
     }
 
     /// Runs the actors until all have ended, somebody stops the run, or it fails.
-    pub(crate) fn run(&self) -> Result<Report, Failure> {
+    pub(crate) fn run(&self) -> Result<Report, Box<Failure>> {
         let mut core = self.lock();
         self.pass(&mut core, None);
         core = self.await_end(core);
@@ -274,7 +286,7 @@ impl<W: World> Scheduler<W> {
         }
         match outcome {
             End::Good => Ok(report),
-            End::Bad(kind, message) => Err(Failure { kind, message, report }),
+            End::Bad(kind, message) => Err(Box::new(Failure { kind, message, report })),
         }
     }
 
