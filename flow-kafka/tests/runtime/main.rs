@@ -6,6 +6,8 @@
 
 mod bad_input;
 mod bad_topics;
+mod failover;
 mod gate;
 mod kafka;
+mod several_inputs;
 mod stale_owner;
