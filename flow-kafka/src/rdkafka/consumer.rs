@@ -8,11 +8,11 @@
 //! worker has recovered its state and says from where (`start`: seek, then resume). Records of a partition that was not started
 //! are not handed out whatever librdkafka does: this table of partitions decides, too.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flow_core::{Headers, Offset, Partition};
+use flow_core::{Headers, Offset};
 use rdkafka_sys as sys;
 
 use super::client::{Client, c_string, millis};
@@ -21,6 +21,7 @@ use super::feed::{BATCH, Feed, Notice, Watch};
 use super::host::Deadline;
 use super::list::{List, NO_OFFSET};
 use super::message::Message;
+use super::parts::{Flow, Parts};
 use super::queue::Wake;
 use super::{raw, settings};
 use crate::broker::{
@@ -46,28 +47,6 @@ pub(super) struct RdkafkaConsumer {
     // Last, in this order: what belongs to the client goes before the client.
     feed: Option<Feed>,
     client: Option<Client>,
-}
-
-/// The partitions that this member owns.
-#[derive(Default)]
-struct Parts {
-    all: Vec<Part>,
-    /// By librdkafka's topic handle and partition: looked up for each record whose partition is not the last one's.
-    by_handle: HashMap<(usize, i32), Option<usize>>,
-    last: Option<((usize, i32), Option<usize>)>,
-}
-
-struct Part {
-    of: TopicPartition,
-    flow: Flow,
-}
-
-/// Whether records of a partition are handed out.
-enum Flow {
-    /// Assigned, but its owner has not said from where.
-    NotStarted,
-    /// Started at this offset, when the client had seen this end of the partition.
-    Started { from: Offset, old_end: i64, fresh: Deadline, paused: bool },
 }
 
 impl RdkafkaConsumer {
@@ -476,58 +455,6 @@ impl RdkafkaConsumer {
 impl Drop for RdkafkaConsumer {
     fn drop(&mut self) {
         self.let_go(false);
-    }
-}
-
-impl Parts {
-    fn add(&mut self, partitions: &[TopicPartition]) {
-        self.forget_handles();
-        self.remove(partitions);
-        self.all.extend(partitions.iter().map(|of| Part { of: of.clone(), flow: Flow::NotStarted }));
-    }
-
-    fn remove(&mut self, partitions: &[TopicPartition]) {
-        self.forget_handles();
-        self.all.retain(|part| !partitions.contains(&part.of));
-    }
-
-    fn clear(&mut self) {
-        self.forget_handles();
-        self.all.clear();
-    }
-
-    /// Indices move, and a topic's handle may be another one after a rebalance.
-    fn forget_handles(&mut self) {
-        self.by_handle.clear();
-        self.last = None;
-    }
-
-    fn index(&self, topic: &str, partition: i32) -> Option<usize> {
-        self.all.iter().position(|part| part.of.partition == Partition(partition) && part.of.topic == topic)
-    }
-
-    fn owns(&self, topic: &str, partition: i32) -> bool {
-        self.index(topic, partition).is_some()
-    }
-
-    fn of(&mut self, message: &Message) -> Option<&Part> {
-        let handle = (message.topic_id(), message.partition());
-        let index = match self.last {
-            Some((last, index)) if last == handle => index,
-            _ => {
-                let index = match self.by_handle.get(&handle) {
-                    Some(index) => *index,
-                    None => {
-                        let index = self.index(message.topic(), message.partition());
-                        self.by_handle.insert(handle, index);
-                        index
-                    }
-                };
-                self.last = Some((handle, index));
-                index
-            }
-        };
-        index.map(|index| &self.all[index])
     }
 }
 

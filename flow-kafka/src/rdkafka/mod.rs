@@ -26,6 +26,8 @@ mod host;
 mod injected;
 mod list;
 mod message;
+mod outgoing;
+mod parts;
 mod producer;
 mod queue;
 mod raw;
