@@ -223,3 +223,44 @@ fn the_context_knows_the_record_it_is_about() {
     let value = |i: usize| String::from_utf8_lossy(task.effects().output(i).value.unwrap()).into_owned();
     assert_eq!((value(0), value(1)), ("\"clicks 4 7 yes\"".to_owned(), "\"clicks 4 8 \"".to_owned()));
 }
+
+#[test]
+fn a_snapshot_that_cannot_be_written_fails_each_commit_and_is_never_left_out_of_one() {
+    let topology = TopologyBuilder::new();
+    topology.stream(CLICKS).flow(common::Words).to(OUT);
+    let options = TaskOptions { max_record_bytes: 100, ..TaskOptions::default() };
+    let mut task = topology.build().unwrap().sub_topologies()[0].task(Partition(0), &options);
+    let long = format!("\"{}\"", "x".repeat(200));
+    for (offset, (key, value)) in [("a", "\"x\""), ("b", long.as_str()), ("c", "\"x\"")].into_iter().enumerate() {
+        task.process(0, &record(key, value, 1, offset as i64)).unwrap();
+    }
+    // A worker that stops commits for a last time: that must fail as the first attempt did.
+    for _ in 0..2 {
+        let error = task.prepare_commit().unwrap_err();
+        assert_eq!(error.kind, TaskErrorKind::Snapshot);
+        assert!(error.message.contains("key `b`"), "{error}");
+    }
+    let keys: Vec<_> = snapshots(&task).into_iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, [b"a".to_vec()]);
+}
+
+#[test]
+fn a_timer_whose_failure_was_skipped_does_not_fire_again_after_a_restart() {
+    let topology = words();
+    let sub = &topology.sub_topologies()[0];
+    let mut task = sub.task(Partition(0), &common::skip(false, true, false));
+    task.process(0, &record("k", "\"on a: fail, a=10\"", 1, 0)).unwrap();
+    task.prepare_commit().unwrap();
+    let before = snapshots(&task);
+    task.committed();
+    task.process(0, &record("other", "\"x\"", 20, 1)).unwrap();
+    assert_eq!(task.counters().skipped.step, 1);
+    task.prepare_commit().unwrap();
+    let mut again = sub.task(Partition(0), &common::skip(false, true, false));
+    for (key, value) in before.into_iter().chain(snapshots(&task)) {
+        again.restore(0, &key, value.as_deref()).unwrap();
+    }
+    again.restore_clock("words", ms(20));
+    again.process(0, &record("other", "\"x\"", 30, 2)).unwrap();
+    assert_eq!((again.counters().skipped.step, again.counters().timers_fired), (0, 0));
+}

@@ -161,6 +161,8 @@ impl<F: Flow, K: ?Sized> FlowStep<F, K> {
             return Ok(()); // a handler before it cancelled or moved it
         }
         store.timers.set(due.at, due.timer as usize, i64::MAX);
+        // That it has fired must last, also where what it did is undone: or it would fire again after a restart.
+        store.touch(due.at);
         task.counters.timers_fired += 1;
         let mark = task.mark();
         match self.handle(task, due, now) {

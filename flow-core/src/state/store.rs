@@ -194,16 +194,23 @@ impl<S: State> KvStore<S> {
         if let Slot::Bytes(_) = self.entries[at as usize].slot {
             self.decode(at)?;
         }
+        self.touch(at);
         let entry = &mut self.entries[at as usize];
-        if !entry.dirty {
-            entry.dirty = true;
-            self.dirty.push(at);
-        }
         let Slot::Live(state) = &mut entry.slot else { unreachable!("bytes were decoded above") };
         if self.journaled {
             self.journal.push((at, state.clone()));
         }
         Ok(state)
+    }
+
+    /// Marks an entry for the next snapshot.
+    #[inline]
+    pub(crate) fn touch(&mut self, at: u32) {
+        let entry = &mut self.entries[at as usize];
+        if !entry.dirty {
+            entry.dirty = true;
+            self.dirty.push(at);
+        }
     }
 
     fn decode(&mut self, at: u32) -> Result<(), Box<Failure>> {
@@ -300,6 +307,46 @@ impl<S: State> KvStore<S> {
         Ok(())
     }
 
+    /// Adds the snapshot of one dirty entry to the effects; an entry that is gone ends here.
+    fn snapshot_of(
+        &mut self,
+        at: u32,
+        store: u32,
+        into: &mut Effects,
+        max_bytes: usize,
+        pending: &mut Vec<(Timer, i64)>,
+    ) -> Result<(), Box<Failure>> {
+        let entry = &self.entries[at as usize];
+        let gone = self.is_gone(at);
+        if gone && !entry.persisted {
+            self.remove(at);
+            return Ok(());
+        }
+        let start = into.bytes.len();
+        into.bytes.extend_from_slice(&entry.key);
+        let key = entry.key.len() as i32;
+        let mut value = -1;
+        if gone {
+            self.remove(at);
+        } else {
+            let from = into.bytes.len();
+            self.write(at, pending, &mut into.bytes)
+                .map_err(|error| self.failure(at, format_args!("cannot be written: {error}")))?;
+            let size = into.bytes.len() - start;
+            if size > max_bytes {
+                let too_big = format_args!(
+                    "takes {size} bytes in its snapshot, and the limit is {max_bytes}: keep less per key, or raise \
+                     the limit of the topic and of the client"
+                );
+                return Err(self.failure(at, too_big));
+            }
+            self.entries[at as usize].persisted = true;
+            value = (into.bytes.len() - from) as i32;
+        }
+        into.snapshots.push(Snapshot { store, start, key, value });
+        Ok(())
+    }
+
     fn failure(&self, at: u32, what: impl std::fmt::Display) -> Box<Failure> {
         let key = String::from_utf8_lossy(self.key(at)).into_owned();
         let message = format!("the state of key `{}` {what}", key.escape_debug());
@@ -334,41 +381,21 @@ impl<S: State> AnyStore for KvStore<S> {
 
     fn snapshot(&mut self, store: u32, into: &mut Effects, max_bytes: usize) -> Result<(), Box<Failure>> {
         let mut pending = Vec::new();
-        let dirty = std::mem::take(&mut self.dirty);
-        for &at in &dirty {
-            let gone = self.is_gone(at);
-            let entry = &mut self.entries[at as usize];
-            entry.dirty = false;
-            if gone && !entry.persisted {
-                self.remove(at);
-                continue;
-            }
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for (done, &at) in dirty.iter().enumerate() {
             let start = into.bytes.len();
-            into.bytes.extend_from_slice(&entry.key);
-            let key = entry.key.len() as i32;
-            let mut value = -1;
-            if gone {
-                self.remove(at);
-            } else {
-                entry.persisted = true;
-                let from = into.bytes.len();
-                self.write(at, &mut pending, &mut into.bytes)
-                    .map_err(|error| self.failure(at, format_args!("cannot be written: {error}")))?;
-                let size = into.bytes.len() - start;
-                if size > max_bytes {
-                    let too_big = format_args!(
-                        "takes {size} bytes in its snapshot, and the limit is {max_bytes}: keep less per key, or raise \
-                         the limit of the topic and of the client"
-                    );
-                    return Err(self.failure(at, too_big));
-                }
-                value = (into.bytes.len() - from) as i32;
+            if let Err(failure) = self.snapshot_of(at, store, into, max_bytes, &mut pending) {
+                // What is not written stays dirty: whoever tries again must not commit without it.
+                into.bytes.truncate(start);
+                dirty.drain(..done);
+                self.dirty = dirty;
+                return Err(failure);
             }
-            into.snapshots.push(Snapshot { store, start, key, value });
+            self.entries[at as usize].dirty = false;
         }
         // The list's memory is kept for the next interval.
+        dirty.clear();
         self.dirty = dirty;
-        self.dirty.clear();
         Ok(())
     }
 
