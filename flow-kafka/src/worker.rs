@@ -154,7 +154,7 @@ impl Worker {
             let timeout = self.timeout();
             let (polled, failure) = self.poll(&mut **consumer, timeout);
             if let Some(failure) = failure {
-                self.fail(failure, &mut **consumer)?;
+                self.fail(*failure, &mut **consumer)?;
             }
             match polled {
                 Ok(rebalance) => {
@@ -201,7 +201,7 @@ impl Worker {
         &mut self,
         consumer: &mut dyn Consumer,
         timeout: Duration,
-    ) -> (Result<Option<Rebalance>, BrokerError>, Option<Failure>) {
+    ) -> (Result<Option<Rebalance>, BrokerError>, Option<Box<Failure>>) {
         let now = self.broker.host().now();
         for active in self.tasks.all() {
             if let Err(failure) = guard(active, None, |active| active.task.advance(now)) {
@@ -257,7 +257,7 @@ impl Worker {
             throttle(active, consumer)
                 .map_err(|cause| RunError::Broker { doing: format!("pausing {}", active.inputs[0]), cause })?;
         }
-        failures.into_iter().try_for_each(|failure| self.fail(failure, consumer))
+        failures.into_iter().try_for_each(|failure| self.fail(*failure, consumer))
     }
 
     /// A task failed and the policy is to stop. What came before the record must commit first; where its state may hold half of
@@ -306,7 +306,7 @@ impl Worker {
             Ok(()) => {}
             // The client will report the loss that made this fail.
             Err(error) if error.kind == ErrorKind::Retriable => {
-                log::warn!("worker {}: acknowledging a rebalance: {error}", self.number)
+                log::warn!("worker {}: acknowledging a rebalance: {error}", self.number);
             }
             Err(cause) => return Err(self.broken("acknowledging a rebalance", cause)),
         }
@@ -517,10 +517,10 @@ impl Worker {
             // A rebalance may be what refused it; records that come are not taken.
             match consumer.poll(POLL_MAX, &mut |_| Next::Stop) {
                 Ok(Some(rebalance @ (Rebalance::Revoked(_) | Rebalance::Lost(_)))) => {
-                    self.rebalance(&rebalance, consumer)?
+                    self.rebalance(&rebalance, consumer)?;
                 }
                 Ok(Some(rebalance)) => {
-                    consumer.acknowledge(&rebalance).map_err(|cause| self.broken("acknowledging", cause))?
+                    consumer.acknowledge(&rebalance).map_err(|cause| self.broken("acknowledging", cause))?;
                 }
                 Ok(None) => {}
                 Err(error) => log::debug!("worker {}: polling before the last commit: {error}", self.number),
@@ -544,7 +544,7 @@ fn guard(
     active: &mut Active,
     record: Option<(usize, Offset)>,
     run: impl FnOnce(&mut Active) -> Result<(), TaskError>,
-) -> Result<(), Failure> {
+) -> Result<(), Box<Failure>> {
     match catch_unwind(AssertUnwindSafe(|| run(active))) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(failed(active, record, error)),
@@ -552,29 +552,29 @@ fn guard(
             let at = record.map(|(source, offset)| (active.inputs[source].clone(), offset.0));
             let step = active.task.current_step().to_owned();
             let error = RunError::Panic { at, step, message: message(&*panic) };
-            Err(Failure { id: active.id, record, torn: true, error })
+            Err(Box::new(Failure { id: active.id, record, torn: true, error }))
         }
     }
 }
 
-fn failed(active: &Active, record: Option<(usize, Offset)>, error: TaskError) -> Failure {
+fn failed(active: &Active, record: Option<(usize, Offset)>, error: TaskError) -> Box<Failure> {
     // Of a task with queues, only the error itself knows the record.
     let record = record.or_else(|| {
         let topic = error.topic.as_deref()?;
         let source = active.sources.iter().position(|name| name == topic)?;
         Some((source, error.offset?))
     });
-    Failure { id: active.id, record, torn: error.torn, error: RunError::Record(error) }
+    Box::new(Failure { id: active.id, record, torn: error.torn, error: RunError::Record(error) })
 }
 
 /// The failure of a record that is known to fail, when its turn comes.
-fn halted(halts: &mut BTreeMap<TaskId, Halt>, id: TaskId, source: usize, offset: Offset) -> Option<Failure> {
+fn halted(halts: &mut BTreeMap<TaskId, Halt>, id: TaskId, source: usize, offset: Offset) -> Option<Box<Failure>> {
     let halt = halts.get(&id)?;
     if halt.source != source || offset < halt.offset {
         return None;
     }
     let Halt { error, .. } = halts.remove(&id)?;
-    Some(Failure { id, record: Some((source, offset)), torn: false, error })
+    Some(Box::new(Failure { id, record: Some((source, offset)), torn: false, error }))
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {

@@ -3,6 +3,7 @@
 //! Runs on the broker at `KAFKA_BOOTSTRAP`, or on an embedded one over TCP.
 
 #![allow(clippy::disallowed_methods, reason = "a real client on a real broker lives in real time")]
+#![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 mod bad_input;
 mod bad_topics;
