@@ -70,6 +70,6 @@ fn a_snapshot_of_an_unknown_version_is_refused_with_its_place() {
 fn a_setting_that_would_break_a_guarantee_is_refused_by_name() {
     let kafka = Kafka::new("settings");
     let config = kafka.config().set("enable.auto.commit", "true").set("isolation.level", "read_uncommitted");
-    let error = start(counts(&kafka), config).err().expect("a refusal").to_string();
+    let error = start(counts(&kafka), config).expect_err("a refusal").to_string();
     assert!(error.contains("`enable.auto.commit` cannot be set") && error.contains("`isolation.level`"), "{error}");
 }
