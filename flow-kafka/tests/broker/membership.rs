@@ -73,8 +73,7 @@ fn delete_records(cluster: &Cluster, topic: &str, partition: i32, before: i64) {
     let admin: AdminClient<DefaultClientContext> = client(cluster).create().unwrap();
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, partition, Offset::Offset(before)).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let options = AdminOptions::new().request_timeout(Some(LIMIT));
-    let deleted = runtime.block_on(admin.delete_records(&list, &options)).unwrap();
+    let deleted = futures::executor::block_on(admin.delete_records(&list, &options)).unwrap();
     deleted.elements()[0].error().unwrap();
 }
