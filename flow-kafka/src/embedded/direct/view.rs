@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use flow_core::{Headers, Offset, Timestamp};
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{GroupId, OffsetFetchRequest, ProduceRequest, RequestKind, ResponseKind};
+use kafka_protocol::messages::{
+    BrokerId, GroupId, ListOffsetsRequest, OffsetFetchRequest, ProduceRequest, RequestKind, ResponseKind,
+};
 use kafka_protocol::protocol::StrBytes;
 
 use super::admin::create_request;
@@ -118,6 +121,27 @@ impl View {
                 _ => return Ok(seen),
             }
         }
+    }
+
+    /// True if no transaction is open on the partition: all of it is there for a reader of committed records.
+    pub fn is_stable(&self, partition: &TopicPartition) -> Result<bool, BrokerError> {
+        let what = format!("reading the ends of {partition}");
+        let list = |isolation| {
+            let entry = ListOffsetsPartition::default().with_partition_index(partition.partition.0).with_timestamp(-1);
+            let topic =
+                ListOffsetsTopic::default().with_name(topic_name(&partition.topic)).with_partitions(vec![entry]);
+            let request = ListOffsetsRequest::default()
+                .with_replica_id(BrokerId(-1))
+                .with_isolation_level(isolation)
+                .with_topics(vec![topic]);
+            let ResponseKind::ListOffsets(answer) = self.ask(&what, 5, RequestKind::ListOffsets(request))? else {
+                return Err(odd(&what));
+            };
+            let entry = answer.topics.first().and_then(|topic| topic.partitions.first()).ok_or_else(|| odd(&what))?;
+            checked(&what, entry.error_code)?;
+            Ok(entry.offset)
+        };
+        Ok(list(1)? == list(0)?)
     }
 
     /// The committed offsets of a group, whatever transactions are open.
