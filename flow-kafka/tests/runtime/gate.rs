@@ -51,6 +51,8 @@ impl State {
             let pid = std::process::id().to_string();
             println!("STOPPING");
             let stopped = Command::new("kill").args(["-STOP", &pid]).stdin(Stdio::null()).status();
+            // The signal reaches one thread, which then stops the others: on a busy machine this one would run on for a while.
+            std::thread::sleep(Duration::from_secs(1));
             println!("RESUMED {stopped:?}");
         }
     }
