@@ -264,3 +264,38 @@ fn a_timer_whose_failure_was_skipped_does_not_fire_again_after_a_restart() {
     again.process(0, &record("other", "\"x\"", 30, 2)).unwrap();
     assert_eq!((again.counters().skipped.step, again.counters().timers_fired), (0, 0));
 }
+
+/// Panics at a word, wherever it comes from.
+struct Fragile;
+
+impl Flow for Fragile {
+    const NAME: &'static str = "fragile";
+    type State = u64;
+    type Codec = Json;
+    type Out = Never;
+}
+
+impl Fold<String> for Fragile {
+    fn fold(&self, _: &mut Option<u64>, event: &String, _: &mut Context<Never>) -> Result<(), StepError> {
+        assert_ne!(event, "panic");
+        Ok(())
+    }
+}
+
+impl Fold<u64> for Fragile {
+    fn fold(&self, _: &mut Option<u64>, _: &u64, _: &mut Context<Never>) -> Result<(), StepError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn after_a_panic_the_task_knows_which_of_its_queued_records_it_was() {
+    let topology = TopologyBuilder::new();
+    let _ = topology.flow(Fragile).fold(topology.stream(ORDERS)).fold(topology.stream(CLICKS)).output();
+    let mut task = task(&topology.build().unwrap());
+    task.enqueue(0, &record("a", "1", 1, 7));
+    task.enqueue(1, &record("a", "\"panic\"", 2, 3));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.process_queued(&|_| true, 9)));
+    assert!(panicked.is_err());
+    assert_eq!((task.current_record(), task.position(0)), (Some((1, Offset(3))), Some(Offset(8))));
+}

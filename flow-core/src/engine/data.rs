@@ -9,7 +9,7 @@ use crate::codec::CodecError;
 use crate::context::Kept;
 use crate::flow::State;
 use crate::state::{AnyStore, KvStore, StoreId, StoreMark};
-use crate::{Partition, RecordRef, Timestamp};
+use crate::{Offset, Partition, RecordRef, Timestamp};
 
 pub(crate) struct TaskData {
     pub(crate) stores: Vec<Box<dyn AnyStore>>,
@@ -21,6 +21,8 @@ pub(crate) struct TaskData {
     pub(crate) touched: bool,
     /// The step that was entered last.
     pub(crate) at: u32,
+    /// The source and offset of the record being processed.
+    pub(crate) record: Option<(usize, Offset)>,
     policies: Policies,
     journaled: bool,
     max_record_bytes: usize,
@@ -64,6 +66,7 @@ impl TaskData {
             timestamp: Timestamp::MIN,
             touched: false,
             at: 0,
+            record: None,
             policies: options.policies,
             journaled,
             max_record_bytes: options.max_record_bytes,
@@ -131,6 +134,7 @@ impl TaskData {
     #[inline]
     pub(crate) fn begin_record(&mut self, source: usize, record: &RecordRef<'_>, timestamp: Timestamp) {
         self.timestamp = timestamp;
+        self.record = Some((source, record.offset));
         let kept = self.kept();
         kept.source = source;
         kept.offset = record.offset;
@@ -143,6 +147,7 @@ impl TaskData {
 
     #[inline]
     pub(crate) fn end_record(&mut self) {
+        self.record = None;
         self.kept().has_record = false;
         if self.journaled {
             self.marks.clear();

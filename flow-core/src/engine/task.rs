@@ -220,6 +220,11 @@ impl Task {
         self.program.steps.get(self.data.at as usize).map_or("", String::as_str)
     }
 
+    /// The source and offset of the record being processed: after a panic of user code, the record that brought it about.
+    pub fn current_record(&self) -> Option<(usize, Offset)> {
+        self.data.record
+    }
+
     /// What the task has done since it was made.
     pub fn counters(&self) -> &TaskCounters {
         &self.data.counters
