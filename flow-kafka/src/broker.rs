@@ -120,7 +120,8 @@ pub trait Consumer: Send {
     ///
     /// A rebalance is only noted inside the client; it comes back from here, with no record after it in the same call, and
     /// waits for [`acknowledge`](Self::acknowledge). Until then no record of any partition is handed out.
-    /// `each` answers [`Next::Stop`] to leave the rest for the next call: that record counts as not handed out.
+    /// `each` answers [`Next::Stop`] to leave the rest for the next call: that record counts as not handed out. Not for long: who
+    /// wants no more records for a while pauses, or the client cannot get past them to a rebalance.
     fn poll(
         &mut self,
         timeout: Duration,

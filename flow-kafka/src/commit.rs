@@ -30,9 +30,12 @@ pub(crate) enum Outcome {
     Nothing,
     /// Nothing is committed, and nothing of it is visible; the effects are kept. Poll, then try again for what is still owned.
     Again(String),
-    /// A task's offsets were committed by somebody else meanwhile: drop these tasks and recover them.
+    /// A task's offsets were committed by somebody else meanwhile, or nobody knows: drop these tasks and recover them.
     Superseded(Vec<TaskId>),
 }
+
+/// Tells whether the worker is asked to end.
+pub(crate) type Stopping = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Commits for one worker.
 pub(crate) struct Committer {
@@ -41,6 +44,8 @@ pub(crate) struct Committer {
     client_id: String,
     transactional_id: String,
     timeout: Duration,
+    /// True once the worker is asked to end.
+    stopping: Stopping,
     producer: Option<Box<dyn Producer>>,
     topics: HashMap<String, TopicId>,
     open: bool,
@@ -77,7 +82,13 @@ impl Trouble {
 }
 
 impl Committer {
-    pub(crate) fn new(broker: Arc<dyn Broker>, layout: Arc<Layout>, client_id: String, timeout: Duration) -> Self {
+    pub(crate) fn new(
+        broker: Arc<dyn Broker>,
+        layout: Arc<Layout>,
+        client_id: String,
+        timeout: Duration,
+        stopping: Stopping,
+    ) -> Self {
         let transactional_id = unique_id(&*broker, &layout, &client_id);
         Committer {
             broker,
@@ -85,6 +96,7 @@ impl Committer {
             client_id,
             transactional_id,
             timeout,
+            stopping,
             producer: None,
             topics: HashMap::new(),
             open: false,
@@ -94,12 +106,13 @@ impl Committer {
         }
     }
 
-    /// Sends kept effects ahead of the commit, so that the network works while the fold goes on. A failure here is only
-    /// remembered by the client: the commit will meet it.
+    /// Sends kept effects ahead of the commit, so that the network works while the fold goes on. After a failure nobody knows
+    /// how much of a chunk the client has taken, so its transaction must not commit: the commit sends everything again.
     pub(crate) fn send_ahead(&mut self, tasks: &mut [Active]) {
         let done = self.ensure_open().and_then(|()| tasks.iter_mut().try_for_each(|task| self.send(task)));
         if let Err(error) = done {
             log::debug!("{}: sending ahead stopped: {error}", self.client_id);
+            self.abort(tasks);
         }
     }
 
@@ -139,7 +152,7 @@ impl Committer {
                 log::warn!("{}: a new producer takes over, its predecessor was shut out: {error}", self.client_id);
                 Ok(Outcome::Again(error.message))
             }
-            Trouble::Unknown(error) => self.resolve(tasks, &error),
+            Trouble::Unknown(error) => Ok(self.resolve(tasks, &error)),
         }
     }
 
@@ -159,7 +172,7 @@ impl Committer {
         let offsets = offsets(tasks, &self.transactional_id, &generation);
         until(&left, |slice| producer.send_offsets(&offsets, &generation, slice)).map_err(Trouble::before_commit)?;
         let start = host.elapsed();
-        let left = move || (timeout * 2).saturating_sub(host.elapsed().saturating_sub(start));
+        let left = move || timeout.saturating_mul(2).saturating_sub(host.elapsed().saturating_sub(start));
         until(&left, |slice| producer.commit(slice)).map_err(|error| match error.kind {
             ErrorKind::Abort | ErrorKind::RecordRefused | ErrorKind::StaleGeneration => Trouble::Abort(error),
             _ => Trouble::Unknown(error),
@@ -222,20 +235,38 @@ impl Committer {
         self.transactional_id = unique_id(&*self.broker, &self.layout, &self.client_id);
     }
 
-    /// Finds out what became of a commit whose answer never came. Initialising our own id completes or aborts it; then the
-    /// stable offsets tell, by the commit number beside them.
-    fn resolve(&mut self, tasks: &mut [Active], cause: &BrokerError) -> Result<Outcome, RunError> {
+    /// Finds out what became of a commit whose answer never came. It waits out an outage, but does not hold a shutdown up. Where
+    /// it cannot be found out the tasks are given up: a recovery starts from what the broker has, whatever that is, and nothing
+    /// is sent again.
+    fn resolve(&mut self, tasks: &mut [Active], cause: &BrokerError) -> Outcome {
         log::warn!("{}: the outcome of a commit is not known ({cause}); asking the broker", self.client_id);
         self.producer = None;
         self.open = false;
-        self.ensure_producer_patiently()?;
+        tasks.iter_mut().for_each(|task| task.sent = Sent::default());
+        self.ask_outcome(tasks, cause).unwrap_or_else(|error| {
+            log::warn!("{}: the outcome stays unknown, the tasks are recovered: {error}", self.client_id);
+            self.aborts += 1;
+            Outcome::Superseded(tasks.iter().filter(|task| task.task.is_dirty()).map(|task| task.id).collect())
+        })
+    }
+
+    /// Initialising our own id completes or aborts the transaction; then the stable offsets tell, by the commit number beside them.
+    fn ask_outcome(&mut self, tasks: &mut [Active], cause: &BrokerError) -> Result<Outcome, RunError> {
+        let host = Arc::clone(&self.broker);
+        let (start, longest) = (host.host().elapsed(), self.timeout.saturating_mul(2));
+        let stopping = Arc::clone(&self.stopping);
+        let late = move || stopping() && host.host().elapsed().saturating_sub(start) > longest;
+        self.ensure_producer_patiently(&late)?;
         let mut reader =
             self.broker.reader().map_err(|cause| self.broken("opening a client to read offsets", cause))?;
+        // All answers first: a failure half way must not leave some tasks settled.
+        let mut notes = Vec::new();
+        for task in tasks.iter().filter(|task| task.task.is_dirty()) {
+            notes.push(self.stable_note(&mut *reader, &task.inputs, &late)?);
+        }
         let mut committed = 0;
         let mut superseded = Vec::new();
-        for task in tasks.iter_mut().filter(|task| task.task.is_dirty()) {
-            task.sent = Sent::default();
-            let note = self.stable_note(&mut *reader, &task.inputs)?;
+        for (task, note) in tasks.iter_mut().filter(|task| task.task.is_dirty()).zip(notes) {
             let number = note.as_ref().map_or(0, |n| n.commit);
             let ours = note.is_some_and(|n| n.transactional_id == self.transactional_id && n.commit == task.commit + 1);
             if ours {
@@ -249,24 +280,25 @@ impl Committer {
         log::info!("{}: {committed} tasks had committed, the others are sent again", self.client_id);
         self.commits += u64::from(committed > 0);
         self.aborts += u64::from(committed == 0);
-        match superseded.is_empty() {
-            false => Ok(Outcome::Superseded(superseded)),
-            true if committed > 0 => Ok(Outcome::Done),
-            true => Ok(Outcome::Again(cause.message.clone())),
-        }
+        Ok(match superseded.is_empty() {
+            false => Outcome::Superseded(superseded),
+            true if committed > 0 => Outcome::Done,
+            true => Outcome::Again(cause.message.clone()),
+        })
     }
 
     fn stable_note(
         &self,
         reader: &mut dyn crate::broker::Reader,
         inputs: &[TopicPartition],
+        late: &dyn Fn() -> bool,
     ) -> Result<Option<Note>, RunError> {
         let host = self.broker.host();
         let mut logged = false;
         let committed = loop {
             match reader.committed(&self.layout.app, inputs, SLICE) {
                 Ok(committed) => break committed,
-                Err(error) if matches!(error.kind, ErrorKind::Retriable | ErrorKind::Unstable) => {
+                Err(error) if matches!(error.kind, ErrorKind::Retriable | ErrorKind::Unstable) && !late() => {
                     if !logged {
                         log::warn!("{}: waiting for the committed offset of {}: {error}", self.client_id, inputs[0]);
                         logged = true;
@@ -291,12 +323,12 @@ impl Committer {
         RunError::Broker { doing: format!("{}: {doing}", self.client_id), cause }
     }
 
-    fn ensure_producer_patiently(&mut self) -> Result<(), RunError> {
+    fn ensure_producer_patiently(&mut self, late: &dyn Fn() -> bool) -> Result<(), RunError> {
         let mut logged = false;
         loop {
             match self.ensure_producer() {
                 Ok(()) => return Ok(()),
-                Err(error) if matches!(error.kind, ErrorKind::Refused) => {
+                Err(error) if matches!(error.kind, ErrorKind::Refused) || late() => {
                     return Err(self.broken("initialising the producer", error));
                 }
                 Err(error) => {

@@ -166,6 +166,8 @@ impl KafkaConfig {
     /// 10 s until the broker looks.
     pub fn transaction_timeout(mut self, timeout: Duration) -> Self {
         self.client.transaction_timeout = timeout;
+        // The client refuses a record that may wait longer than its transaction.
+        self.client.message_timeout = self.client.message_timeout.min(timeout / 4 * 3);
         self
     }
 
@@ -197,7 +199,10 @@ impl KafkaConfig {
         if self.workers == Some(0) {
             wrong.push("0 workers would do nothing: ask for 1 or more".to_owned());
         }
-        if self.client.transaction_timeout < self.commit_interval * 2 {
+        if self.commit_bytes == 0 {
+            wrong.push("commit_bytes is 0, so nothing could be kept for a commit: give 1 or more".to_owned());
+        }
+        if self.client.transaction_timeout / 2 < self.commit_interval {
             wrong.push(format!(
                 "commit_interval ({} ms) must be at most half of transaction_timeout ({} ms), or the broker aborts what is about to commit",
                 self.commit_interval.as_millis(),
@@ -210,5 +215,28 @@ impl KafkaConfig {
             }
         }
         if wrong.is_empty() { Ok(()) } else { Err(RunError::Config(wrong)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::{Broker, ProducerSpec};
+    use crate::rdkafka::RdkafkaBroker;
+
+    #[test]
+    fn a_transaction_timeout_is_one_that_the_client_takes() {
+        let config = KafkaConfig::new("127.0.0.1:1", "app").transaction_timeout(Duration::from_secs(3));
+        config.check().unwrap();
+        let spec = ProducerSpec { transactional_id: "t".to_owned(), client_id: "c".to_owned() };
+        assert_eq!(RdkafkaBroker::new(config.client).unwrap().producer(&spec).err().map(|e| e.message), None);
+    }
+
+    #[test]
+    fn values_at_the_ends_of_their_types_are_checked_and_no_panic() {
+        let config = KafkaConfig::new("127.0.0.1:1", "app").commit_interval(Duration::MAX).commit_bytes(0);
+        let RunError::Config(wrong) = config.check().unwrap_err() else { panic!("another kind of error") };
+        assert!(wrong.iter().any(|line| line.starts_with("commit_bytes is 0")), "{wrong:?}");
+        assert!(wrong.iter().any(|line| line.starts_with("commit_interval")), "{wrong:?}");
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Active {
     pub(crate) commit: u64,
     /// Outputs and snapshots of the kept effects that the open transaction has already.
     pub(crate) sent: Sent,
-    /// Sources that are paused because their queues are full.
+    /// Sources that are paused because too much of theirs waits in memory.
     pub(crate) paused: Vec<bool>,
 }
 

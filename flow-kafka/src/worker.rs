@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use flow_core::{Offset, TaskError, TaskOptions, Timestamp, TopicName};
+use flow_core::{Offset, TaskError, TaskOptions, Timestamp};
 
 use crate::app::{Counters, Shared};
 use crate::broker::{
@@ -92,8 +92,9 @@ impl Worker {
         shared: Arc<Shared>,
     ) -> Self {
         let client_id = format!("worker-{number}");
-        let committer =
-            Committer::new(Arc::clone(&broker), Arc::clone(&layout), client_id, config.client.transaction_timeout);
+        let (timeout, stop) = (config.client.transaction_timeout, Arc::clone(&shared));
+        let stopping = Arc::new(move || stop.stopping());
+        let committer = Committer::new(Arc::clone(&broker), Arc::clone(&layout), client_id, timeout, stopping);
         Worker {
             number,
             broker,
@@ -121,6 +122,8 @@ impl Worker {
         self.committer.warm_up();
         let worked = self.work(&mut consumer);
         let closed = self.finish(&mut *consumer);
+        // What could not commit must not keep the next owner waiting for the transaction's timeout.
+        self.committer.abort(self.tasks.all());
         consumer.close();
         self.cancel_all();
         for thread in std::mem::take(&mut self.threads) {
@@ -179,6 +182,7 @@ impl Worker {
                 Err(error) => return Err(self.broken("polling", error)),
             }
             self.queues(&mut **consumer)?;
+            self.throttle(&mut **consumer)?;
             self.commit_if_due(&mut **consumer)?;
         }
         Ok(())
@@ -208,14 +212,9 @@ impl Worker {
                 return (Ok(None), Some(failure));
             }
         }
-        // With this much uncommitted (the broker is away), nothing more is taken until it commits.
-        let full = self.kept() >= 2 * self.config.commit_bytes;
         let (tasks, halts) = (&mut self.tasks, &mut self.halts);
         let mut failure = None;
         let polled = consumer.poll(timeout, &mut |polled| {
-            if full {
-                return Next::Stop;
-            }
             // A record of a partition that is not started is not ours to count: the start seeks to its own offset.
             let Some((active, source)) = tasks.find(polled.topic, polled.partition) else { return Next::Continue };
             let offset = polled.record.offset;
@@ -240,7 +239,7 @@ impl Worker {
         (polled, failure)
     }
 
-    /// Processes queued records of tasks with several inputs, and keeps their queues within bounds.
+    /// Processes queued records of tasks with several inputs.
     fn queues(&mut self, consumer: &mut dyn Consumer) -> Result<(), RunError> {
         if !self.layout.joins_inputs() {
             return Ok(());
@@ -252,12 +251,25 @@ impl Worker {
                 active.task.process_queued(&|source| drained[source], usize::MAX).map(drop)
             }) {
                 failures.push(failure);
-                continue;
             }
-            throttle(active, consumer)
+        }
+        // All of them, whatever the first one means for the run: a torn task must not see the last commit.
+        let mut outcome = Ok(());
+        for failure in failures {
+            outcome = outcome.and(self.fail(*failure, consumer));
+        }
+        outcome
+    }
+
+    /// Keeps what waits in memory within bounds. Where much is uncommitted (the broker is away) nothing more is taken until it
+    /// commits. Partitions are paused for that, so that polls go on: a rebalance may be what the commit waits for.
+    fn throttle(&mut self, consumer: &mut dyn Consumer) -> Result<(), RunError> {
+        let full = self.kept() >= self.config.commit_bytes.saturating_mul(2);
+        for active in self.tasks.all() {
+            throttle(active, full, consumer)
                 .map_err(|cause| RunError::Broker { doing: format!("pausing {}", active.inputs[0]), cause })?;
         }
-        failures.into_iter().try_for_each(|failure| self.fail(*failure, consumer))
+        Ok(())
     }
 
     /// A task failed and the policy is to stop. What came before the record must commit first; where its state may hold half of
@@ -322,19 +334,20 @@ impl Worker {
     /// Drops the tasks of these partitions, whatever state they are in.
     fn give_up(&mut self, partitions: &[TopicPartition]) -> Result<(), RunError> {
         let ids: BTreeSet<TaskId> = partitions.iter().filter_map(|p| self.task_of(p)).collect();
+        let mut halted = Ok(());
         for id in ids {
             self.drop_task(id);
             if let Some(pending) = self.pending.remove(&id) {
                 pending.cancelled.store(true, Ordering::Release);
             }
             if let Some(halt) = self.halts.remove(&id) {
-                return Err(halt.error);
+                halted = halted.and(Err(halt.error));
             }
         }
         partitions.iter().for_each(|partition| {
             self.owned.remove(partition);
         });
-        Ok(())
+        halted
     }
 
     fn task_of(&self, partition: &TopicPartition) -> Option<TaskId> {
@@ -438,10 +451,8 @@ impl Worker {
         self.pending.remove(&id);
         self.past.restored += records;
         let paused = vec![false; inputs.len()];
-        let name = |topic: &TopicName| match topic {
-            TopicName::User(name) | TopicName::Repartition(name) => name.clone(),
-        };
-        let sources = self.layout.subs[id.sub].topology.sources().iter().map(|source| name(&source.topic)).collect();
+        let sources =
+            self.layout.subs[id.sub].topology.sources().iter().map(|source| source.topic.to_string()).collect();
         log::info!(
             "worker {}: {} goes on at offset {} ({records} snapshot records restored)",
             self.number,
@@ -549,6 +560,8 @@ fn guard(
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(failed(active, record, error)),
         Err(panic) => {
+            // Of a task with queues, only the task itself knows the record.
+            let record = record.or_else(|| active.task.current_record());
             let at = record.map(|(source, offset)| (active.inputs[source].clone(), offset.0));
             let step = active.task.current_step().to_owned();
             let error = RunError::Panic { at, step, message: message(&*panic) };
@@ -582,17 +595,20 @@ fn message(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
-fn throttle(active: &mut Active, consumer: &mut dyn Consumer) -> Result<(), BrokerError> {
+fn throttle(active: &mut Active, full: bool, consumer: &mut dyn Consumer) -> Result<(), BrokerError> {
     for source in 0..active.inputs.len() {
-        let queued = active.task.queued(source);
-        let input = std::slice::from_ref(&active.inputs[source]);
-        if queued > QUEUE_MAX && !active.paused[source] {
-            consumer.pause(input)?;
-            active.paused[source] = true;
-        } else if queued < QUEUE_MAX / 2 && active.paused[source] {
-            consumer.resume(input)?;
-            active.paused[source] = false;
+        let (queued, paused) = (active.task.queued(source), active.paused[source]);
+        let pause = full || queued > QUEUE_MAX || paused && queued >= QUEUE_MAX / 2;
+        if pause == paused {
+            continue;
         }
+        let input = std::slice::from_ref(&active.inputs[source]);
+        if pause {
+            consumer.pause(input)?
+        } else {
+            consumer.resume(input)?
+        }
+        active.paused[source] = pause;
     }
     Ok(())
 }

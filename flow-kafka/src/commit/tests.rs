@@ -30,7 +30,8 @@ fn bench() -> Bench {
     }
     let config = KafkaConfig::new("nowhere:1", "app");
     let layout = Arc::new(topics::prepare(&mut fake.clone(), &fake, &topology(), &config).unwrap());
-    let committer = Committer::new(Arc::new(fake.clone()), Arc::clone(&layout), "w".into(), Duration::from_secs(8));
+    let (broker, stopping) = (Arc::new(fake.clone()), Arc::new(|| true));
+    let committer = Committer::new(broker, Arc::clone(&layout), "w".into(), Duration::from_secs(8), stopping);
     let id = TaskId { sub: 0, partition: Partition(0) };
     let task = layout.subs[0].topology.task(id.partition, &TaskOptions::default());
     let (inputs, start) = (layout.inputs(id), vec![Offset(0)]);
@@ -213,4 +214,32 @@ fn a_lost_task_takes_its_effects_out_of_the_open_transaction() {
     bench.tasks.clear();
     bench.committer.abort(&mut bench.tasks);
     assert_eq!(bench.fake.calls(), ["producer", "init", "begin", "send 1", "abort"]);
+}
+
+#[test]
+fn an_outcome_that_stays_unknown_is_never_sent_again_and_holds_no_shutdown_up_for_ever() {
+    for (call, kind) in
+        [("committed", ErrorKind::Refused), ("committed", ErrorKind::Unstable), ("init", ErrorKind::Retriable)]
+    {
+        let mut bench = bench();
+        bench.process(0);
+        bench.commit().unwrap();
+        bench.process(1);
+        bench.fake.plan("commit", &[ErrorKind::Fatal]);
+        bench.fake.plan(call, &[kind; 1000]);
+        let given_up = Outcome::Superseded(vec![TaskId { sub: 0, partition: Partition(0) }]);
+        assert_eq!(bench.commit().unwrap(), given_up, "{call} {kind:?}");
+    }
+}
+
+#[test]
+fn a_send_ahead_that_fails_half_way_is_sent_again_in_another_transaction() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.fake.plan("send", &[ErrorKind::Abort]);
+    bench.committer.send_ahead(&mut bench.tasks);
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    let begun = ["producer", "init", "begin", "send 1", "abort"];
+    let rest = ["begin", "send 1", "send 1", "flush", "generation", "send_offsets 1", "commit"];
+    assert_eq!(bench.fake.calls(), [&begun[..], &rest[..]].concat());
 }

@@ -492,3 +492,32 @@ fn a_topic_that_does_not_exist_is_an_error() {
     assert_eq!(error.kind, ErrorKind::UnknownTopic, "{error}");
     assert!(error.message.contains(&topic), "{error}");
 }
+
+#[test]
+fn a_member_that_takes_nothing_more_hears_of_a_rebalance_because_it_pauses() {
+    let broker = broker();
+    let topic = topic(&broker, "full", 2);
+    let values: Vec<_> = (0..9000).map(|number| number.to_string()).collect();
+    write(&broker, &topic, 0, &values.iter().map(String::as_str).collect::<Vec<_>>());
+    let group = fresh("group", &broker);
+    let mut first = broker.consumer(&spec(&group, "first", Assignor::CooperativeSticky)).unwrap();
+    first.subscribe(std::slice::from_ref(&topic)).unwrap();
+    owned(&mut *first, &mut Vec::new(), 2);
+    first.start(&[(at(&topic, 0), Offset(0))]).unwrap();
+    take(&mut *first, 10);
+    first.pause(&[at(&topic, 0)]).unwrap();
+    let until = now() + Duration::from_secs(2);
+    while now() < until {
+        assert_eq!(first.poll(Duration::from_millis(20), &mut |_| Next::Stop).unwrap(), None);
+    }
+    let mut second = broker.consumer(&spec(&group, "second", Assignor::CooperativeSticky)).unwrap();
+    second.subscribe(std::slice::from_ref(&topic)).unwrap();
+    let until = now() + Duration::from_secs(8);
+    loop {
+        assert!(now() < until, "a member whose queue is full is deaf");
+        second.poll(Duration::from_millis(20), &mut |_| Next::Stop).unwrap();
+        if let Some(Rebalance::Revoked(_)) = first.poll(Duration::from_millis(20), &mut |_| Next::Stop).unwrap() {
+            break;
+        }
+    }
+}
