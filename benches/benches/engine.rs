@@ -58,7 +58,7 @@ fn timers(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().sample_size(20).warm_up_time(Duration::from_secs(2)).measurement_time(Duration::from_secs(8));
+    config = Criterion::default().sample_size(20).warm_up_time(Duration::from_secs(2)).measurement_time(Duration::from_secs(5));
     targets = count, timers
 }
 criterion_main!(benches);
