@@ -604,9 +604,9 @@ fn throttle(active: &mut Active, full: bool, consumer: &mut dyn Consumer) -> Res
         }
         let input = std::slice::from_ref(&active.inputs[source]);
         if pause {
-            consumer.pause(input)?
+            consumer.pause(input)?;
         } else {
-            consumer.resume(input)?
+            consumer.resume(input)?;
         }
         active.paused[source] = pause;
     }

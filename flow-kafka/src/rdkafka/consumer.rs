@@ -337,9 +337,9 @@ impl Consumer for RdkafkaConsumer {
                 format!("{rebalance:?} is not the rebalance that the consumer {} waits for", self.spec.client_id);
             return Err(BrokerError::new(ErrorKind::Refused, message));
         }
-        self.answer(rebalance)?;
+        // Also after a failure: what made it fail is the next thing that the client reports, and must not wait behind this.
         self.unanswered = None;
-        Ok(())
+        self.answer(rebalance)
     }
 
     fn start(&mut self, at: &[(TopicPartition, Offset)]) -> Result<(), BrokerError> {
@@ -436,6 +436,12 @@ impl RdkafkaConsumer {
     fn let_go(&mut self, wait: bool) {
         if self.client.is_none() {
             return;
+        }
+        // Some may not have been listened to yet, behind an error that ended the last poll.
+        while let Some(notice) = self.feed.as_ref().and_then(Feed::notice) {
+            if let Notice::Rebalance(rebalance) = notice {
+                self.noted.push_back(rebalance);
+            }
         }
         for rebalance in self.unanswered.take().into_iter().chain(std::mem::take(&mut self.noted)) {
             if let Err(error) = self.answer(&rebalance) {
