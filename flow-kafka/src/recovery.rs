@@ -46,6 +46,14 @@ pub(crate) struct Restored {
 pub(crate) enum Report {
     /// A task is ready.
     Restored(Box<Restored>),
+    /// Somebody else committed for the task since its offsets were read: we are not, or were not, its owner. Begin again, unless
+    /// it is taken away.
+    Outdated {
+        /// The task.
+        id: TaskId,
+        /// The attempt.
+        epoch: u64,
+    },
     /// A task cannot be recovered.
     Failed(RunError),
 }
@@ -76,6 +84,8 @@ struct Recovery<'a> {
 /// A job whose offsets are known.
 struct Located {
     job: Job,
+    /// The offsets as they were read.
+    committed: Vec<Option<Committed>>,
     offsets: Vec<Offset>,
     note: Option<Note>,
     /// Snapshot partitions that are not read to the end yet.
@@ -138,14 +148,14 @@ impl Recovery<'_> {
                 let mut committed = committed.into_iter();
                 for (job, inputs) in jobs.into_iter().zip(&inputs) {
                     let mine: Vec<Option<Committed>> = committed.by_ref().take(inputs.len()).collect();
-                    located.push(self.place(reader, job, inputs, &mine)?);
+                    located.extend(self.place(reader, job, inputs, mine)?);
                 }
             }
             // One pending partition holds up the answer for all: ask for each task alone.
             None if jobs.len() > 1 => {
                 for (job, inputs) in jobs.into_iter().zip(&inputs) {
                     match self.committed(reader, inputs, SINGLE)? {
-                        Some(committed) => located.push(self.place(reader, job, inputs, &committed)?),
+                        Some(committed) => located.extend(self.place(reader, job, inputs, committed)?),
                         None => waiting.push(job),
                     }
                 }
@@ -187,32 +197,35 @@ impl Recovery<'_> {
         }
     }
 
-    /// Decides where the task goes on, and gives it its clocks.
+    /// Decides where the task goes on, and gives it its clocks. `None`: its offsets are outdated.
     fn place(
         &self,
         reader: &mut dyn Reader,
         mut job: Job,
         inputs: &[TopicPartition],
-        committed: &[Option<Committed>],
-    ) -> Result<Located, RunError> {
+        committed: Vec<Option<Committed>>,
+    ) -> Result<Option<Located>, RunError> {
         let marks = self.watermarks(reader, inputs)?;
         let mut note: Option<Note> = None;
         let mut offsets = Vec::with_capacity(inputs.len());
-        for ((input, committed), marks) in inputs.iter().zip(committed).zip(&marks) {
+        for ((input, read), marks) in inputs.iter().zip(&committed).zip(&marks) {
             let failed = |message: String| RunError::Recovery { task: input.clone(), message };
-            let Some(committed) = committed else {
+            let Some(read) = read else {
                 offsets.push(marks.low);
                 continue;
             };
-            let theirs = Note::decode(&committed.metadata).map_err(failed)?;
+            let theirs = Note::decode(&read.metadata).map_err(failed)?;
             for (store, clock) in &theirs.clocks {
                 job.task.restore_clock(store, *clock);
             }
             if note.as_ref().is_none_or(|n| n.commit < theirs.commit) {
                 note = Some(theirs);
             }
-            let at = committed.offset;
+            let at = read.offset;
             if at < marks.low || at > marks.high {
+                if self.is_outdated(reader, &job, inputs, &committed)? {
+                    return Ok(None);
+                }
                 return Err(failed(format!(
                     "its committed offset {at} is outside the log ({}..{}): records were deleted before they were read, or the topic was \
                      recreated. Reset the group's offset by hand if they may be skipped",
@@ -221,7 +234,25 @@ impl Recovery<'_> {
             }
             offsets.push(at);
         }
-        Ok(Located { job, offsets, note, open: 0, records: 0 })
+        Ok(Some(Located { job, committed, offsets, note, open: 0, records: 0 }))
+    }
+
+    /// Something is wrong with a task. Before anybody is told to repair it: do its offsets still stand? A process that was
+    /// stopped after it read them, for long enough to lose the task, goes on here and sees what its successor did.
+    fn is_outdated(
+        &self,
+        reader: &mut dyn Reader,
+        job: &Job,
+        inputs: &[TopicPartition],
+        committed: &[Option<Committed>],
+    ) -> Result<bool, RunError> {
+        if self.committed(reader, inputs, SLICE)?.is_some_and(|now| now == committed) {
+            return Ok(false);
+        }
+        log::info!("recovery of {}: somebody else committed meanwhile", inputs[0]);
+        // The worker may have ended meanwhile; then nobody waits for the report.
+        let _ = self.reports.send(Report::Outdated { id: job.id, epoch: job.epoch });
+        Ok(true)
     }
 
     fn watermarks(&self, reader: &mut dyn Reader, of: &[TopicPartition]) -> Result<Vec<Watermarks>, RunError> {
@@ -260,7 +291,7 @@ impl Recovery<'_> {
         let mut slots: Vec<Option<Located>> = located.into_iter().map(Some).collect();
         for slot in &mut slots {
             if slot.as_ref().is_some_and(|item| item.open == 0) {
-                self.ready(slot.take())?;
+                self.ready(reader, slot.take())?;
             }
         }
         if readings.is_empty() { Ok(()) } else { self.read(reader, readings, slots) }
@@ -302,7 +333,7 @@ impl Recovery<'_> {
                 if let Some(item) = &mut slots[reading.at] {
                     item.open -= 1;
                     if item.open == 0 {
-                        self.ready(slots[reading.at].take())?;
+                        self.ready(reader, slots[reading.at].take())?;
                     }
                 }
             }
@@ -379,13 +410,17 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    fn ready(&self, item: Option<Located>) -> Result<(), RunError> {
-        let Some(Located { job, offsets, note, records, .. }) = item else { return Ok(()) };
+    fn ready(&self, reader: &mut dyn Reader, item: Option<Located>) -> Result<(), RunError> {
+        let Some(Located { job, committed, offsets, note, records, .. }) = item else { return Ok(()) };
         if job.cancelled.load(Ordering::Acquire) {
             return Ok(());
         }
-        let first = self.layout.inputs(job.id)[0].clone();
+        let inputs = self.layout.inputs(job.id);
+        let first = inputs[0].clone();
         if records > 0 && note.is_none() {
+            if self.is_outdated(reader, &job, &inputs, &committed)? {
+                return Ok(());
+            }
             return Err(RunError::Recovery {
                 task: first,
                 message: format!(
@@ -425,3 +460,7 @@ fn report(have: i64, total: i64, time: Duration, partitions: usize) {
         total - have
     );
 }
+
+#[cfg(test)]
+#[cfg(feature = "embedded")]
+mod tests;

@@ -424,6 +424,12 @@ impl Worker {
         while let Ok(report) = self.reports.1.try_recv() {
             let restored = match report {
                 Report::Restored(restored) => *restored,
+                Report::Outdated { id, epoch } => {
+                    if self.pending.get(&id).is_some_and(|pending| pending.epoch == epoch) {
+                        self.recover(vec![id])?;
+                    }
+                    continue;
+                }
                 Report::Failed(error) => return Err(error),
             };
             if self.pending.get(&restored.id).is_none_or(|pending| pending.epoch != restored.epoch) {

@@ -1,0 +1,109 @@
+//! Recoveries that are overtaken.
+
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+
+use flow_core::testing::TestDriver;
+use flow_core::{HeadersRef, Partition, TaskOptions, Timestamp, Topic, Topology, TopologyBuilder};
+
+use super::*;
+use crate::broker::{Generation, OffsetCommit, Outgoing, ProducerSpec};
+use crate::config::{ClientSettings, KafkaConfig};
+use crate::embedded;
+use crate::embedded::direct::{DirectBroker, Seen};
+use crate::sim::{Fault, Options, Process, Simulation, Trigger};
+use crate::topics;
+
+const IN: Topic<str, u64> = Topic::new("in");
+const OUT: Topic<str, u64> = Topic::new("out");
+const LONG: Duration = Duration::from_secs(5);
+
+fn topology() -> Topology {
+    let topology = TopologyBuilder::new();
+    topology.stream(IN).count("counts").changes().to(OUT);
+    topology.build().unwrap()
+}
+
+/// What a worker commits after one record: a snapshot, and the offset behind the record. The group has no member, so no
+/// generation is asked for.
+fn commit_one(broker: &DirectBroker) {
+    let mut driver = TestDriver::new(topology());
+    driver.send(IN, Timestamp::from_millis(0), "ann", &1);
+    driver.commit();
+    let snapshots = driver.snapshots("counts");
+    let spec = ProducerSpec { transactional_id: "other".into(), client_id: "other".into() };
+    let mut producer = broker.producer(&spec).unwrap();
+    producer.init(LONG).unwrap();
+    let topic = producer.topic("app-counts-changelog").unwrap();
+    producer.begin().unwrap();
+    let records: Vec<Outgoing<'_>> = snapshots
+        .iter()
+        .map(|(key, value)| Outgoing {
+            topic,
+            partition: Partition(0),
+            key: Some(key),
+            value: Some(value),
+            timestamp: None,
+            headers: HeadersRef::default(),
+        })
+        .collect();
+    producer.send(&records).unwrap();
+    producer.flush(LONG).unwrap();
+    let metadata = Note { commit: 1, ..Note::default() }.encode();
+    let offset = OffsetCommit { partition: TopicPartition::new("in", 0), offset: Offset(1), metadata };
+    let anybody = Generation { group: "app".into(), id: -1, member: String::new(), instance: None };
+    producer.send_offsets(&[offset], &anybody, LONG).unwrap();
+    producer.commit(LONG).unwrap();
+}
+
+/// What a recovery reports that is stopped after this step, while somebody else commits.
+fn overtaken_after(step: u64) -> Report {
+    let simulation = Simulation::new(Options::new(step), embedded::Options::default());
+    let view = simulation.view();
+    view.create_topic("in", 1).unwrap();
+    view.create_topic("out", 1).unwrap();
+    view.produce(&TopicPartition::new("in", 0), &[Seen { key: Some(b"ann".to_vec()), ..Seen::default() }]).unwrap();
+    let settings = ClientSettings::new("nowhere:0");
+    let broker = |process: Process| simulation.broker(process, &settings);
+    let (test, stopped, other) =
+        (simulation.process("test"), simulation.process("stopped"), simulation.process("other"));
+    simulation.plan(stopped, Trigger::AfterStep(step), Fault::Pause(Duration::from_secs(10)));
+    let (setup, stopped_broker, other_broker) = (broker(test), broker(stopped), broker(other));
+    let (reports, received) = channel();
+    let (own, received) = (simulation.clone(), Arc::new(Mutex::new(received)));
+    let prepare = move || {
+        let config = KafkaConfig::new("nowhere:0", "app");
+        let layout = topics::prepare(&mut *setup.admin().unwrap(), setup.host(), &topology(), &config).unwrap();
+        let recover = move || {
+            let id = TaskId { sub: 0, partition: Partition(0) };
+            let task = layout.subs[0].topology.task(id.partition, &TaskOptions::default());
+            let jobs = vec![Job { id, epoch: 7, task, cancelled: Arc::default() }];
+            run(&stopped_broker, &layout, jobs, Duration::from_secs(120), &reports);
+        };
+        own.actor(stopped, "recovery", recover).unwrap();
+        let commit = move || {
+            other_broker.host().sleep(Duration::from_secs(5));
+            commit_one(&other_broker);
+        };
+        own.actor(other, "owner", commit).unwrap();
+    };
+    simulation.actor(test, "main", prepare).unwrap();
+    simulation.run().unwrap_or_else(|failure| panic!("{failure}"));
+    received.lock().unwrap().try_recv().unwrap()
+}
+
+#[test]
+fn a_recovery_that_was_overtaken_says_so_and_does_not_call_for_repairs() {
+    let mut outdated = 0;
+    for step in 1..30 {
+        match overtaken_after(step) {
+            Report::Restored(restored) => assert_eq!(restored.offsets[0].0 as u64, restored.commit, "step {step}"),
+            Report::Outdated { epoch, .. } => {
+                assert_eq!(epoch, 7);
+                outdated += 1;
+            }
+            Report::Failed(error) => panic!("step {step}: {error}"),
+        }
+    }
+    assert!(outdated > 0);
+}
