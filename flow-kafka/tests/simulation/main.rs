@@ -86,7 +86,7 @@ const SIGHTS: [&str; 12] = [
     "= Unstable",
     ", lost [",
     ", revoked [",
-    " abort ",
+    "aborting the transaction",
 ];
 
 /// Thousands of seeds, when asked for.

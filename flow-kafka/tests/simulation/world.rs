@@ -33,7 +33,7 @@ pub(crate) struct Scenario {
     pub(crate) faults: Vec<(usize, Trigger, Fault)>,
     /// When a third process joins, and when it leaves again.
     pub(crate) visitor: Option<(Duration, Option<Duration>)>,
-    /// A crashed process is started again after this time.
+    /// A process that crashed is started again after this time.
     pub(crate) restart: Option<Duration>,
     pub(crate) ignore_fences: bool,
 }
@@ -57,10 +57,15 @@ impl Scenario {
         scenario.faults.push((0, trigger(&mut random, 0), first));
         for _ in 0..random.below(3) {
             let process = random.below(2) as usize;
-            let fault = if random.chance(1, 2) { Fault::LoseAnswer } else { pause(&mut random) };
+            let fault = match random.below(5) {
+                0 => Fault::Crash,
+                1 | 2 => Fault::LoseAnswer,
+                _ => pause(&mut random),
+            };
             scenario.faults.push((process, trigger(&mut random, process), fault));
         }
-        if random.chance(1, 2) {
+        let fatal = |process| scenario.faults.iter().any(|(of, _, fault)| *of == process && *fault == Fault::Crash);
+        if random.chance(1, 2) || (fatal(0) && fatal(1)) {
             scenario.restart = Some(Duration::from_millis(random.below(20_000)));
         }
         if random.chance(1, 2) {
@@ -141,13 +146,12 @@ impl Stage {
     }
 
     /// Feeds the input bit by bit, waits until everything is processed, then stops the processes.
-    fn drive(self: &Arc<Self>, host: &dyn Host, first: Process) {
+    fn drive(self: &Arc<Self>, host: &dyn Host, first: [Process; 2]) {
         let view = self.simulation.view();
         let mut random = Random::stream(self.scenario.seed, 79);
         let mut rest = self.given.as_slice();
-        let mut restart = self.scenario.restart;
         let mut visitor = self.scenario.visitor;
-        let mut crashed_at = None;
+        let mut crashed = BTreeMap::new();
         loop {
             if !rest.is_empty() {
                 let (now, later) = rest.split_at(rest.len().min(1 + random.below(10) as usize));
@@ -159,14 +163,15 @@ impl Stage {
             let wait = if rest.is_empty() { 500 } else { random.below(500) };
             host.sleep(Duration::from_millis(wait));
             let now = host.elapsed();
-            if crashed_at.is_none() && self.simulation.is_crashed(first) {
-                crashed_at = Some(now);
-            }
-            if let (Some(at), Some(after)) = (crashed_at, restart)
-                && now >= at + after
-            {
-                restart = None;
-                self.start("a-again", None);
+            for (process, name) in first.into_iter().zip(["a-again", "b-again"]) {
+                if !self.simulation.is_crashed(process) {
+                    continue;
+                }
+                let (at, again) = crashed.entry(process).or_insert((now, self.scenario.restart));
+                if again.is_some_and(|after| now >= *at + after) {
+                    *again = None;
+                    self.start(name, None);
+                }
             }
             if let Some((joins, leaves)) = visitor
                 && now >= joins
@@ -278,7 +283,7 @@ pub(crate) fn run(scenario: &Scenario, trace_kept: usize) -> Result<Ended, Box<F
     }
     let test = simulation.process("test");
     let broker = simulation.broker(test, &ClientSettings::new(NOWHERE));
-    simulation.actor(test, "driver", move || stage.drive(broker.host(), processes[0])).unwrap();
+    simulation.actor(test, "driver", move || stage.drive(broker.host(), processes)).unwrap();
     let report = simulation.run()?;
     Ok(Ended { report, results: results(scenario, &view), expected })
 }
