@@ -83,8 +83,6 @@ pub struct Report {
     pub elapsed: Duration,
     /// A hash of every trace line: two runs of one seed must agree.
     pub trace_hash: u64,
-    /// The number of trace lines.
-    pub trace_lines: u64,
     /// The last trace lines.
     pub trace: Vec<String>,
     /// Panics of threads that were started through the seam; their joiners were told.

@@ -242,10 +242,6 @@ impl<W: World> Scheduler<W> {
         self.lock().processes[process.0].crashed
     }
 
-    pub(crate) fn process_steps(&self, process: Process) -> u64 {
-        self.lock().processes[process.0].steps
-    }
-
     /// Adds a line to the trace, in the caller's name if it is an actor.
     pub(crate) fn note(&self, line: &str) {
         let mut core = self.lock();
@@ -258,13 +254,7 @@ impl<W: World> Scheduler<W> {
         }
     }
 
-    /// Ends the run, well.
-    pub(crate) fn stop(&self) {
-        let mut core = self.lock();
-        self.end(&mut core, End::Good);
-    }
-
-    /// Runs the actors until all have ended, somebody stops the run, or it fails.
+    /// Runs the actors until all have ended, or something is wrong.
     pub(crate) fn run(&self) -> Result<Report, Box<Failure>> {
         let mut core = self.lock();
         self.pass(&mut core, None);
@@ -586,7 +576,6 @@ impl<W: World> Core<W> {
             steps: self.steps,
             elapsed: self.clock,
             trace_hash: self.trace.hash(),
-            trace_lines: self.trace.count(),
             trace: self.trace.lines(),
             panics: self.panics.clone(),
         }

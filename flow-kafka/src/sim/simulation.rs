@@ -1,7 +1,6 @@
 //! A simulation: an embedded broker, the processes that use it, and the seed.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{Failure, Fault, Options, Process, Report, Scheduler, Trigger};
 use crate::broker::{BrokerError, ErrorKind};
@@ -11,7 +10,7 @@ use crate::embedded::{self, direct};
 /// One run: an embedded broker, and the processes that work with it.
 ///
 /// Make processes, start their actors, plan faults, and [`run`](Self::run). Clones are the same simulation, so an actor can hold
-/// one: a test's driver usually is an actor of its own process, that feeds input, waits, and ends the run.
+/// one: a test's driver usually is an actor of its own process, that feeds input, waits, and tells the others to end.
 #[derive(Clone)]
 pub struct Simulation {
     scheduler: Arc<Scheduler<direct::Net>>,
@@ -42,14 +41,9 @@ impl Simulation {
             .map_err(|error| BrokerError::new(ErrorKind::Fatal, format!("thread {name} could not be started: {error}")))
     }
 
-    /// Runs until every actor has ended, one of them calls [`stop`](Self::stop), or something is wrong.
+    /// Runs until every actor has ended, or something is wrong.
     pub fn run(&self) -> Result<Report, Box<Failure>> {
         self.scheduler.run()
-    }
-
-    /// Ends the run: it went as it should.
-    pub fn stop(&self) {
-        self.scheduler.stop();
     }
 
     /// Plans a fault. Those of one process and trigger strike in the order in which they were planned.
@@ -65,16 +59,6 @@ impl Simulation {
     /// True once the process was crashed.
     pub fn is_crashed(&self, process: Process) -> bool {
         self.scheduler.is_crashed(process)
-    }
-
-    /// How many steps the process has taken.
-    pub fn steps(&self, process: Process) -> u64 {
-        self.scheduler.process_steps(process)
-    }
-
-    /// Virtual time since the start.
-    pub fn elapsed(&self) -> Duration {
-        self.scheduler.clock()
     }
 
     /// A look into the broker, from outside.

@@ -31,7 +31,8 @@ fn check(scenario: &Scenario, trace_kept: usize) -> Result<Ended, String> {
     let seed = scenario.seed;
     let about = format!("to see it again: FLOW_SEED={seed}\n{scenario:?}");
     let ended = world::run(scenario, trace_kept).map_err(|failure| format!("{failure}\n{about}"))?;
-    let differences = ended.results.differences(&ended.expected);
+    let mut differences = ended.results.differences(&ended.expected);
+    differences.extend(ended.report.panics.iter().cloned());
     if differences.is_empty() {
         return Ok(ended);
     }
