@@ -31,6 +31,8 @@ pub enum Fault {
     /// The answer to the next request takes effect on the broker but does not arrive; the client sends it again when its
     /// request timeout has passed.
     LoseAnswer,
+    /// The next so many requests never arrive; the client sends each again when its request timeout has passed.
+    LoseRequests(u64),
 }
 
 #[derive(Clone, Copy, Debug)]

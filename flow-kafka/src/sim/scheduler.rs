@@ -102,6 +102,7 @@ struct ProcessState {
     crashed: bool,
     paused_until: Option<Duration>,
     lose_answers: u64,
+    lose_requests: u64,
 }
 
 type Locked<'a, W> = MutexGuard<'a, Core<W>>;
@@ -138,7 +139,14 @@ impl<W: World> Scheduler<W> {
     pub(crate) fn process(&self, name: &str) -> Process {
         let mut core = self.lock();
         let name = name.to_owned();
-        core.processes.push(ProcessState { name, steps: 0, crashed: false, paused_until: None, lose_answers: 0 });
+        core.processes.push(ProcessState {
+            name,
+            steps: 0,
+            crashed: false,
+            paused_until: None,
+            lose_answers: 0,
+            lose_requests: 0,
+        });
         Process(core.processes.len() - 1)
     }
 
@@ -212,9 +220,18 @@ impl<W: World> Scheduler<W> {
 
     /// True once if a planned fault says that the next answer to this caller is lost.
     pub(crate) fn loses_answer(&self) -> bool {
+        self.loses(|process| &mut process.lose_answers)
+    }
+
+    /// True as often as a planned fault says that a request of this caller is lost.
+    pub(crate) fn loses_request(&self) -> bool {
+        self.loses(|process| &mut process.lose_requests)
+    }
+
+    fn loses(&self, what: impl FnOnce(&mut ProcessState) -> &mut u64) -> bool {
         let Ok((mut core, me)) = self.enter() else { return false };
         let process = core.actors[me].process;
-        let lose = &mut core.processes[process.0].lose_answers;
+        let lose = what(&mut core.processes[process.0]);
         let lost = *lose > 0;
         *lose = lose.saturating_sub(1);
         lost
@@ -527,6 +544,10 @@ impl<W: World> Core<W> {
             Fault::LoseAnswer => {
                 state.lose_answers += 1;
                 self.note_process(process, "will lose an answer");
+            }
+            Fault::LoseRequests(count) => {
+                state.lose_requests += count;
+                self.note_process(process, &format!("will lose {count} requests"));
             }
         }
     }

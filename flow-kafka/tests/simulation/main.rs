@@ -75,10 +75,11 @@ fn a_broker_that_ignores_the_fences_is_found_out() {
 }
 
 /// What should happen to a good part of many seeds, as their traces tell it.
-const SIGHTS: [&str; 12] = [
+const SIGHTS: [&str; 13] = [
     " crashed",
     " paused",
     "answer is lost",
+    "= is lost",
     "= StaleGeneration",
     "= NoGeneration",
     "= Fenced",

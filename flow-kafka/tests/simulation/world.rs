@@ -57,9 +57,10 @@ impl Scenario {
         scenario.faults.push((0, trigger(&mut random, 0), first));
         for _ in 0..random.below(3) {
             let process = random.below(2) as usize;
-            let fault = match random.below(5) {
-                0 => Fault::Crash,
-                1 | 2 => Fault::LoseAnswer,
+            let fault = match random.below(8) {
+                0 | 1 => Fault::Crash,
+                2 | 3 => Fault::LoseAnswer,
+                4 | 5 => Fault::LoseRequests(1 + random.below(25)),
                 _ => pause(&mut random),
             };
             scenario.faults.push((process, trigger(&mut random, process), fault));

@@ -58,17 +58,29 @@ impl Link {
         let scheduler = self.scheduler();
         loop {
             let step = scheduler.step(format_args!("  {what}")).map_err(|_| gone())?;
-            let sent = scheduler
-                .world(|net, now| net.send(self.connection, version, request.clone(), now))
-                .ok_or_else(gone)?;
-            let lost = scheduler.loses_answer();
-            let outcome = if lost { "its answer is lost" } else { "sent" };
+            let sent = match scheduler.loses_request() {
+                true => None,
+                false => Some(
+                    scheduler
+                        .world(|net, now| net.send(self.connection, version, request.clone(), now))
+                        .ok_or_else(gone)?,
+                ),
+            };
+            let arrives = sent.filter(|_| !scheduler.loses_answer());
+            let outcome = match (sent, arrives) {
+                (None, _) => "is lost",
+                (Some(_), None) => "its answer is lost",
+                (Some(_), Some(_)) => "sent",
+            };
             scheduler.done(step, format_args!("{outcome}")).map_err(|_| gone())?;
             let resend = scheduler.clock() + REQUEST_TIMEOUT;
-            if lost {
-                scheduler.wait(Some(resend.min(deadline)), On::Nothing).map_err(|_| gone())?;
-            } else if let Some(answer) = self.await_answer(sent, deadline)? {
-                return Ok(Some(answer));
+            match arrives {
+                None => scheduler.wait(Some(resend.min(deadline)), On::Nothing).map_err(|_| gone())?,
+                Some(sent) => {
+                    if let Some(answer) = self.await_answer(sent, deadline)? {
+                        return Ok(Some(answer));
+                    }
+                }
             }
             if scheduler.clock() >= deadline {
                 return Ok(None);
