@@ -7,6 +7,7 @@
 //! encoded effects are kept per task until their outcome is known, and are sent again for the tasks that are still owned.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::broker::{
     Broker, BrokerError, Consumer, ErrorKind, Generation, OffsetCommit, Outgoing, Producer, ProducerSpec, TopicId,
     TopicPartition,
 };
-use crate::error::RunError;
+use crate::error::{RunError, panic_message};
 use crate::offsets::Note;
 use crate::tasks::{Active, Sent};
 use crate::topics::{Layout, TaskId};
@@ -49,6 +50,10 @@ pub(crate) struct Committer {
     producer: Option<Box<dyn Producer>>,
     topics: HashMap<String, TopicId>,
     open: bool,
+    /// Commits that failed in a row, and since when.
+    failed: u32,
+    failing_since: Option<Duration>,
+    /// How many of them failed because the broker refused a record.
     refusals: u32,
     /// Commits done.
     pub(crate) commits: u64,
@@ -58,6 +63,8 @@ pub(crate) struct Committer {
 
 /// After an aborted batch librdkafka may fail the next transaction once more, so one more than three.
 const REFUSALS_MAX: u32 = 4;
+/// How long commits may fail in a row for other reasons: an outage of some minutes passes.
+const FAILING_MAX: Duration = Duration::from_secs(600);
 const SLICE: Duration = Duration::from_secs(1);
 const CHUNK: usize = 1000;
 
@@ -100,6 +107,8 @@ impl Committer {
             producer: None,
             topics: HashMap::new(),
             open: false,
+            failed: 0,
+            failing_since: None,
             refusals: 0,
             commits: 0,
             aborts: 0,
@@ -123,14 +132,12 @@ impl Committer {
 
     /// Commits everything that the tasks have.
     pub(crate) fn commit(&mut self, tasks: &mut [Active], consumer: &mut dyn Consumer) -> Result<Outcome, RunError> {
-        if !tasks.iter().any(|task| task.task.is_dirty()) {
+        if !tasks.iter().any(Active::has_to_commit) {
             // Nothing to hang an offset on: a transaction that was opened for a task since lost must not commit.
             self.abort(tasks);
             return Ok(Outcome::Nothing);
         }
-        for task in tasks.iter_mut().filter(|task| task.task.is_dirty()) {
-            task.task.prepare_commit().map_err(RunError::Record)?;
-        }
+        tasks.iter_mut().filter(|task| task.has_to_commit()).try_for_each(prepare)?;
         let trouble = match self.transaction(tasks, consumer) {
             Ok(()) => {
                 self.settle(tasks);
@@ -148,7 +155,7 @@ impl Committer {
                 self.judge(error)
             }
             Trouble::Replace(error) => {
-                self.replace(tasks);
+                self.replace(tasks, error.kind == ErrorKind::Fenced);
                 log::warn!("{}: a new producer takes over, its predecessor was shut out: {error}", self.client_id);
                 Ok(Outcome::Again(error.message))
             }
@@ -169,7 +176,7 @@ impl Committer {
         until(&left, |slice| producer.flush(slice)).map_err(Trouble::before_commit)?;
         // Read now, on the thread that polls: an older one may be stale, and an unknown one would be accepted from anybody.
         let generation = consumer.generation().map_err(Trouble::before_commit)?;
-        let offsets = offsets(tasks, &self.transactional_id, &generation);
+        let offsets = offsets(tasks, &self.layout, &self.transactional_id, &generation);
         until(&left, |slice| producer.send_offsets(&offsets, &generation, slice)).map_err(Trouble::before_commit)?;
         let start = host.elapsed();
         let left = move || timeout.saturating_mul(2).saturating_sub(host.elapsed().saturating_sub(start));
@@ -181,13 +188,9 @@ impl Committer {
 
     fn settle(&mut self, tasks: &mut [Active]) {
         self.open = false;
-        self.refusals = 0;
+        (self.failed, self.failing_since, self.refusals) = (0, None, 0);
         self.commits += 1;
-        for task in tasks.iter_mut().filter(|task| task.task.is_dirty()) {
-            task.commit += 1;
-            task.sent = Sent::default();
-            task.task.committed();
-        }
+        tasks.iter_mut().filter(|task| task.has_to_commit()).for_each(Active::committed);
     }
 
     /// A refused record or transaction is sent again a few times, a stale generation as long as we are a member.
@@ -197,10 +200,13 @@ impl Committer {
             ErrorKind::Refused | ErrorKind::UnknownTopic => {
                 return Err(RunError::Broker { doing: format!("{}: committing", self.client_id), cause: error });
             }
-            _ => {
-                self.refusals += 1;
-                if self.refusals >= REFUSALS_MAX {
-                    return Err(RunError::Commit { attempts: self.refusals, cause: error });
+            kind => {
+                let now = self.broker.host().elapsed();
+                let since = *self.failing_since.get_or_insert(now);
+                self.failed += 1;
+                self.refusals += u32::from(kind == ErrorKind::RecordRefused);
+                if self.refusals >= REFUSALS_MAX || now.saturating_sub(since) > FAILING_MAX {
+                    return Err(RunError::Commit { attempts: self.failed, cause: error });
                 }
             }
         }
@@ -226,13 +232,16 @@ impl Committer {
         }
     }
 
-    /// Gives up the producer and its id; its open transaction is dead already.
-    fn replace(&mut self, tasks: &mut [Active]) {
+    /// Gives up the producer. A fenced one's transaction is dead already, and so is its id; any other's is aborted when the next
+    /// producer initialises the same id.
+    fn replace(&mut self, tasks: &mut [Active], fenced: bool) {
         tasks.iter_mut().for_each(|task| task.sent = Sent::default());
         self.open = false;
         self.aborts += 1;
         self.producer = None;
-        self.transactional_id = unique_id(&*self.broker, &self.layout, &self.client_id);
+        if fenced {
+            self.transactional_id = unique_id(&*self.broker, &self.layout, &self.client_id);
+        }
     }
 
     /// Finds out what became of a commit whose answer never came. It waits out an outage, but does not hold a shutdown up. Where
@@ -246,7 +255,7 @@ impl Committer {
         self.ask_outcome(tasks, cause).unwrap_or_else(|error| {
             log::warn!("{}: the outcome stays unknown, the tasks are recovered: {error}", self.client_id);
             self.aborts += 1;
-            Outcome::Superseded(tasks.iter().filter(|task| task.task.is_dirty()).map(|task| task.id).collect())
+            Outcome::Superseded(tasks.iter().filter(|task| task.has_to_commit()).map(|task| task.id).collect())
         })
     }
 
@@ -261,17 +270,16 @@ impl Committer {
             self.broker.reader().map_err(|cause| self.broken("opening a client to read offsets", cause))?;
         // All answers first: a failure half way must not leave some tasks settled.
         let mut notes = Vec::new();
-        for task in tasks.iter().filter(|task| task.task.is_dirty()) {
+        for task in tasks.iter().filter(|task| task.has_to_commit()) {
             notes.push(self.stable_note(&mut *reader, &task.inputs, &late)?);
         }
         let mut committed = 0;
         let mut superseded = Vec::new();
-        for (task, note) in tasks.iter_mut().filter(|task| task.task.is_dirty()).zip(notes) {
+        for (task, note) in tasks.iter_mut().filter(|task| task.has_to_commit()).zip(notes) {
             let number = note.as_ref().map_or(0, |n| n.commit);
             let ours = note.is_some_and(|n| n.transactional_id == self.transactional_id && n.commit == task.commit + 1);
             if ours {
-                task.commit += 1;
-                task.task.committed();
+                task.committed();
                 committed += 1;
             } else if number != task.commit {
                 superseded.push(task.id);
@@ -449,14 +457,21 @@ fn until(
 }
 
 /// The offsets of every task with something to commit, with the note that the next owner needs.
-fn offsets(tasks: &[Active], transactional_id: &str, generation: &Generation) -> Vec<OffsetCommit> {
+fn offsets(
+    tasks: &mut [Active],
+    layout: &Layout,
+    transactional_id: &str,
+    generation: &Generation,
+) -> Vec<OffsetCommit> {
     let mut all = Vec::new();
-    for task in tasks.iter().filter(|task| task.task.is_dirty()) {
+    for task in tasks.iter_mut().filter(|task| task.has_to_commit()) {
+        task.note_written(layout.subs[task.id.sub].topology.stores());
         let note = Note {
             commit: task.commit + 1,
             transactional_id: transactional_id.to_owned(),
             member: generation.member.clone(),
             clocks: task.task.clocks().map(|(store, clock)| (store.to_owned(), clock)).collect(),
+            written: task.written.clone(),
         };
         let metadata = note.encode();
         all.extend(task.inputs.iter().enumerate().map(|(source, partition)| OffsetCommit {
@@ -466,6 +481,17 @@ fn offsets(tasks: &[Active], transactional_id: &str, generation: &Generation) ->
         }));
     }
     all
+}
+
+/// Adds the snapshots of what changed to a task's effects. They call the user's code, which may panic.
+fn prepare(task: &mut Active) -> Result<(), RunError> {
+    match catch_unwind(AssertUnwindSafe(|| task.task.prepare_commit())) {
+        Ok(prepared) => prepared.map_err(RunError::Record),
+        Err(panic) => {
+            let step = "the snapshot of a state".to_owned();
+            Err(RunError::Panic { at: None, step, message: panic_message(&*panic) })
+        }
+    }
 }
 
 /// An id that no other incarnation of any worker uses: initialising a live producer's id would fence it.

@@ -1,5 +1,6 @@
 //! Why a run ended.
 
+use std::any::Any;
 use std::fmt;
 
 use flow_core::TaskError;
@@ -86,6 +87,12 @@ impl fmt::Display for RunError {
             RunError::Internal(message) => write!(f, "a runtime thread failed, which is a defect of flow: {message}"),
         }
     }
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
 fn list(f: &mut fmt::Formatter<'_>, title: &str, wrong: &[String]) -> fmt::Result {

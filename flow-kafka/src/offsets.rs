@@ -4,7 +4,7 @@
 //! late after it (`build()` refuses a topology whose clocks would not fit the 4,096 bytes that a broker takes). The transactional id with the commit number tells, after an unknown outcome, whether a commit happened;
 //! offsets alone cannot tell when only a timer fired. The member id lets a successor ask whether the owner still lives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flow_core::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,8 @@ pub(crate) struct Note {
     pub(crate) member: String,
     /// The clock of each time-keeping store of the task.
     pub(crate) clocks: BTreeMap<String, Timestamp>,
+    /// Stores that have ever written a snapshot: where the log of one is empty, its state is gone.
+    pub(crate) written: BTreeSet<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -29,6 +31,7 @@ struct Wire {
     tx: String,
     m: String,
     c: BTreeMap<String, Timestamp>,
+    s: BTreeSet<String>,
 }
 
 impl Note {
@@ -40,6 +43,7 @@ impl Note {
             tx: self.transactional_id.clone(),
             m: self.member.clone(),
             c: self.clocks.clone(),
+            s: self.written.clone(),
         };
         serde_json::to_string(&wire).expect("strings and numbers always encode")
     }
@@ -62,7 +66,7 @@ impl Note {
             ));
         }
         let wire: Wire = serde_json::from_str(text).map_err(wrong)?;
-        Ok(Note { commit: wire.n, transactional_id: wire.tx, member: wire.m, clocks: wire.c })
+        Ok(Note { commit: wire.n, transactional_id: wire.tx, member: wire.m, clocks: wire.c, written: wire.s })
     }
 }
 
@@ -77,9 +81,10 @@ mod tests {
             transactional_id: "app-1".into(),
             member: "m-1".into(),
             clocks: BTreeMap::from([("sessions".to_owned(), Timestamp::from_millis(-5))]),
+            written: BTreeSet::from(["sessions".to_owned()]),
         };
         let text = note.encode();
-        assert_eq!(text, r#"{"v":1,"n":7,"tx":"app-1","m":"m-1","c":{"sessions":-5}}"#);
+        assert_eq!(text, r#"{"v":1,"n":7,"tx":"app-1","m":"m-1","c":{"sessions":-5},"s":["sessions"]}"#);
         assert_eq!(Note::decode(&text), Ok(note));
     }
 

@@ -6,6 +6,7 @@
 //! reaches the watermark: the log may end in markers, in aborted records or in a gap left by compaction, so neither a record
 //! nor an end-of-partition event says that it is over.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -38,6 +39,8 @@ pub(crate) struct Restored {
     pub(crate) offsets: Vec<Offset>,
     /// The number of the last commit.
     pub(crate) commit: u64,
+    /// Stores that have ever written a snapshot.
+    pub(crate) written: BTreeSet<String>,
     /// The records read.
     pub(crate) records: u64,
 }
@@ -54,8 +57,8 @@ pub(crate) enum Report {
         /// The attempt.
         epoch: u64,
     },
-    /// A task cannot be recovered.
-    Failed(RunError),
+    /// Some of these tasks (with their epochs) cannot be recovered.
+    Failed(Vec<(TaskId, u64)>, RunError),
 }
 
 const SLICE: Duration = Duration::from_secs(1);
@@ -65,12 +68,14 @@ const REPORT_EVERY: Duration = Duration::from_secs(3);
 
 /// Recovers the jobs and reports each as soon as it is ready.
 pub(crate) fn run(broker: &dyn Broker, layout: &Layout, jobs: Vec<Job>, deadline: Duration, reports: &Sender<Report>) {
-    let recovery = Recovery { host: broker.host(), layout, deadline, reports };
+    let wanted = jobs.iter().map(|job| Arc::clone(&job.cancelled)).collect();
+    let ids = jobs.iter().map(|job| (job.id, job.epoch)).collect();
+    let recovery = Recovery { host: broker.host(), layout, deadline, reports, wanted };
     let outcome =
         broker.reader().map_err(|cause| RunError::Broker { doing: "opening a recovery client".into(), cause });
     if let Err(error) = outcome.and_then(|mut reader| recovery.run(&mut *reader, jobs)) {
         // The worker may have ended meanwhile; then nobody waits for the report.
-        let _ = reports.send(Report::Failed(error));
+        let _ = reports.send(Report::Failed(ids, error));
     }
 }
 
@@ -79,6 +84,8 @@ struct Recovery<'a> {
     layout: &'a Layout,
     deadline: Duration,
     reports: &'a Sender<Report>,
+    /// Each job's sign that it is not wanted any more.
+    wanted: Vec<Arc<AtomicBool>>,
 }
 
 /// A job whose offsets are known.
@@ -104,6 +111,11 @@ struct Reading {
 }
 
 impl Recovery<'_> {
+    /// True once nobody wants any of the tasks.
+    fn is_abandoned(&self) -> bool {
+        self.wanted.iter().all(|cancelled| cancelled.load(Ordering::Acquire))
+    }
+
     fn run(&self, reader: &mut dyn Reader, mut jobs: Vec<Job>) -> Result<(), RunError> {
         let mut since = self.host.elapsed();
         let mut said = false;
@@ -187,6 +199,7 @@ impl Recovery<'_> {
             match request() {
                 Err(error)
                     if error.kind == ErrorKind::Retriable
+                        && !self.is_abandoned()
                         && self.host.elapsed().saturating_sub(start) < self.deadline =>
                 {
                     log::debug!("recovery asks again: {error}");
@@ -273,6 +286,11 @@ impl Recovery<'_> {
             }
             let marks = self.watermarks(reader, &partitions)?;
             for (store, (partition, marks)) in partitions.into_iter().zip(marks).enumerate() {
+                let name = &self.layout.subs[id.sub].topology.stores()[store].name;
+                if marks.high == Offset(0) && item.note.as_ref().is_some_and(|note| note.written.contains(name)) {
+                    let task = self.layout.inputs(id)[0].clone();
+                    return Err(RunError::Recovery { task, message: state_is_gone(&partition) });
+                }
                 // A start at the high watermark is done at once: no position is ever reported there.
                 if marks.low < marks.high {
                     item.open += 1;
@@ -431,12 +449,19 @@ impl Recovery<'_> {
             });
         }
         log::debug!("{first}: {records} snapshot records restored, goes on at {offsets:?}");
-        let commit = note.map_or(0, |n| n.commit);
-        let restored = Restored { id: job.id, epoch: job.epoch, task: job.task, offsets, commit, records };
+        let Note { commit, written, .. } = note.unwrap_or_default();
+        let restored = Restored { id: job.id, epoch: job.epoch, task: job.task, offsets, commit, written, records };
         // The worker may have ended meanwhile; then nobody waits for the report.
         let _ = self.reports.send(Report::Restored(Box::new(restored)));
         Ok(())
     }
+}
+
+fn state_is_gone(partition: &TopicPartition) -> String {
+    format!(
+        "{partition} is empty, but its task has committed snapshots to it: the topic was deleted, and going on would count from \
+         nothing. Restore the topic, or reset the application (delete its internal topics and its group's offsets)"
+    )
 }
 
 fn diagnosis(reading: &Reading) -> String {

@@ -1,6 +1,8 @@
 //! The tasks that a worker processes, and how records find them.
 
-use flow_core::{Offset, Partition, Task};
+use std::collections::BTreeSet;
+
+use flow_core::{Offset, Partition, StoreInfo, Task};
 
 use crate::broker::TopicPartition;
 use crate::topics::TaskId;
@@ -17,6 +19,10 @@ pub(crate) struct Active {
     pub(crate) start: Vec<Offset>,
     /// The number of the last commit.
     pub(crate) commit: u64,
+    /// Stores that have ever written a snapshot of this task: their logs must not be empty when it is recovered.
+    pub(crate) written: BTreeSet<String>,
+    /// It is given up: its offset commits once more, also where nothing moved, so that a successor finds who had it last.
+    pub(crate) leaving: bool,
     /// Outputs and snapshots of the kept effects that the open transaction has already.
     pub(crate) sent: Sent,
     /// Sources that are paused because too much of theirs waits in memory.
@@ -34,6 +40,30 @@ impl Active {
     /// The offset of the next record to process: what a commit commits.
     pub(crate) fn next(&self, source: usize) -> Offset {
         self.task.position(source).unwrap_or(self.start[source])
+    }
+
+    /// True if a commit concerns this task.
+    pub(crate) fn has_to_commit(&self) -> bool {
+        self.leaving || self.task.is_dirty()
+    }
+
+    /// What it had is committed.
+    pub(crate) fn committed(&mut self) {
+        self.commit += 1;
+        self.leaving = false;
+        self.sent = Sent::default();
+        self.task.committed();
+    }
+
+    /// Notes the stores that the kept effects write to.
+    pub(crate) fn note_written(&mut self, stores: &[StoreInfo]) {
+        let effects = self.task.effects();
+        for at in 0..effects.snapshots_len() {
+            let name = &stores[effects.snapshot(at).store].name;
+            if !self.written.contains(name) {
+                self.written.insert(name.clone());
+            }
+        }
     }
 
     /// True for a task that copies its records into queues, because it must choose between inputs.

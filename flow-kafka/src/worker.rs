@@ -4,7 +4,6 @@
 //! the generation and the commit cannot race. A rebalance is only noted inside the client; the worker acts when `poll`
 //! returns, with everything in its hands, and acknowledges then. After an acknowledgement it never touches the partition again.
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::broker::{
 };
 use crate::commit::{Committer, Outcome};
 use crate::config::KafkaConfig;
-use crate::error::RunError;
+use crate::error::{RunError, panic_message};
 use crate::recovery::{self, Job, Report, Restored};
 use crate::tasks::{Active, Sent, Tasks};
 use crate::topics::{Layout, TaskId};
@@ -59,6 +58,8 @@ pub(crate) struct Worker {
     /// Counts of tasks that are gone.
     past: Counters,
     joined: bool,
+    /// Only the last commit is left to do.
+    ending: bool,
 }
 
 struct Pending {
@@ -113,6 +114,7 @@ impl Worker {
             last_publish: Duration::ZERO,
             past: Counters::default(),
             joined: false,
+            ending: false,
         }
     }
 
@@ -121,11 +123,12 @@ impl Worker {
         let mut consumer = self.join_group()?;
         self.committer.warm_up();
         let worked = self.work(&mut consumer);
+        self.ending = true;
+        self.cancel_all();
         let closed = self.finish(&mut *consumer);
         // What could not commit must not keep the next owner waiting for the transaction's timeout.
         self.committer.abort(self.tasks.all());
         consumer.close();
-        self.cancel_all();
         for thread in std::mem::take(&mut self.threads) {
             thread.join().map_err(RunError::Internal)?;
         }
@@ -302,9 +305,8 @@ impl Worker {
             }
             Rebalance::Revoked(partitions) => {
                 log_partitions("revoked", self.number, partitions);
-                if self.concerns(partitions)
-                    && let Some(why) = self.commit(consumer)?
-                {
+                self.mark_leaving(partitions);
+                if let Some(why) = self.commit(consumer)? {
                     log::info!("worker {}: the new owner replays what could not commit: {why}", self.number);
                 }
                 self.give_up(partitions)?;
@@ -327,8 +329,11 @@ impl Worker {
         Ok(())
     }
 
-    fn concerns(&self, partitions: &[TopicPartition]) -> bool {
-        self.tasks.iter().any(|task| task.inputs.iter().any(|input| partitions.contains(input)))
+    /// The offsets of tasks that are given up commit once more, even where nothing moved.
+    fn mark_leaving(&mut self, partitions: &[TopicPartition]) {
+        for task in self.tasks.all() {
+            task.leaving = task.inputs.iter().any(|input| partitions.contains(input));
+        }
     }
 
     /// Drops the tasks of these partitions, whatever state they are in.
@@ -390,7 +395,7 @@ impl Worker {
     }
 
     fn recover(&mut self, ids: Vec<TaskId>) -> Result<(), RunError> {
-        if ids.is_empty() {
+        if ids.is_empty() || self.ending || self.shared.stopping() {
             return Ok(());
         }
         let options = TaskOptions {
@@ -422,26 +427,25 @@ impl Worker {
         let ended: Vec<Box<dyn Joiner>> = ended;
         ended.into_iter().try_for_each(|thread| thread.join().map_err(RunError::Internal))?;
         while let Ok(report) = self.reports.1.try_recv() {
-            let restored = match report {
-                Report::Restored(restored) => *restored,
-                Report::Outdated { id, epoch } => {
-                    if self.pending.get(&id).is_some_and(|pending| pending.epoch == epoch) {
-                        self.recover(vec![id])?;
-                    }
-                    continue;
+            // A task may have been taken away meanwhile: then neither its state nor its failure is ours.
+            match report {
+                Report::Restored(restored) if self.awaits((restored.id, restored.epoch)) => {
+                    self.start_task(*restored, consumer)?;
                 }
-                Report::Failed(error) => return Err(error),
-            };
-            if self.pending.get(&restored.id).is_none_or(|pending| pending.epoch != restored.epoch) {
-                continue; // taken away meanwhile
+                Report::Failed(jobs, error) if jobs.iter().any(|job| self.awaits(*job)) => return Err(error),
+                Report::Outdated { id, epoch } if self.awaits((id, epoch)) => self.recover(vec![id])?,
+                Report::Restored(_) | Report::Outdated { .. } | Report::Failed(..) => {}
             }
-            self.start_task(restored, consumer)?;
         }
         Ok(())
     }
 
+    fn awaits(&self, (id, epoch): (TaskId, u64)) -> bool {
+        self.pending.get(&id).is_some_and(|pending| pending.epoch == epoch)
+    }
+
     fn start_task(&mut self, restored: Restored, consumer: &mut dyn Consumer) -> Result<(), RunError> {
-        let Restored { id, task, offsets, commit, records, .. } = restored;
+        let Restored { id, task, offsets, commit, written, records, .. } = restored;
         let inputs = self.layout.inputs(id);
         let at: Vec<(TopicPartition, Offset)> = inputs.iter().cloned().zip(offsets.iter().copied()).collect();
         match consumer.start(&at) {
@@ -465,7 +469,8 @@ impl Worker {
             inputs[0],
             offsets[0]
         );
-        self.tasks.add(Active { id, task, inputs, sources, start: offsets, commit, sent: Sent::default(), paused });
+        let (start, sent, leaving) = (offsets, Sent::default(), false);
+        self.tasks.add(Active { id, task, inputs, sources, start, commit, written, leaving, sent, paused });
         self.publish(self.is_running());
         Ok(())
     }
@@ -515,9 +520,7 @@ impl Worker {
                 consumer.pause(&active.inputs).map_err(|cause| self.broken("pausing a superseded task", cause))?;
             }
         }
-        if !self.shared.stopping() {
-            self.recover(superseded)?;
-        }
+        self.recover(superseded)?;
         Ok(None)
     }
 
@@ -570,7 +573,7 @@ fn guard(
             let record = record.or_else(|| active.task.current_record());
             let at = record.map(|(source, offset)| (active.inputs[source].clone(), offset.0));
             let step = active.task.current_step().to_owned();
-            let error = RunError::Panic { at, step, message: message(&*panic) };
+            let error = RunError::Panic { at, step, message: panic_message(&*panic) };
             Err(Box::new(Failure { id: active.id, record, torn: true, error }))
         }
     }
@@ -594,11 +597,6 @@ fn halted(halts: &mut BTreeMap<TaskId, Halt>, id: TaskId, source: usize, offset:
     }
     let Halt { error, .. } = halts.remove(&id)?;
     Some(Box::new(Failure { id, record: Some((source, offset)), torn: false, error }))
-}
-
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
 fn throttle(active: &mut Active, full: bool, consumer: &mut dyn Consumer) -> Result<(), BrokerError> {

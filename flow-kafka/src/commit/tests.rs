@@ -1,5 +1,7 @@
 //! The order of a commit, and what follows each kind of failure, on a scripted broker.
 
+use std::collections::BTreeSet;
+
 use flow_core::{ByType, Offset, RecordRef, TaskOptions, Timestamp, Topic, Topology, TopologyBuilder, Utf8};
 
 use super::*;
@@ -42,6 +44,8 @@ fn bench() -> Bench {
         sources: vec!["events".into()],
         start,
         commit: 4,
+        written: BTreeSet::new(),
+        leaving: false,
         sent: Sent::default(),
         paused: vec![false],
     };
@@ -150,6 +154,7 @@ fn an_unknown_outcome_that_was_a_commit_is_not_sent_again() {
         commit: 5,
         transactional_id: bench.committer.transactional_id.clone(),
         member: "m".into(),
+        written: BTreeSet::from(["per-key".to_owned()]),
         ..Note::default()
     };
     fake.script(|s| s.committed = Some(Committed { offset: Offset(1), metadata: note.encode() }));
@@ -242,4 +247,44 @@ fn a_send_ahead_that_fails_half_way_is_sent_again_in_another_transaction() {
     let begun = ["producer", "init", "begin", "send 1", "abort"];
     let rest = ["begin", "send 1", "send 1", "flush", "generation", "send_offsets 1", "commit"];
     assert_eq!(bench.fake.calls(), [&begun[..], &rest[..]].concat());
+}
+
+#[test]
+fn an_outage_that_aborts_transactions_does_not_count_as_a_refusal() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.fake.plan("flush", &[ErrorKind::Abort; 9]);
+    for _ in 0..9 {
+        assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+    }
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+}
+
+#[test]
+fn a_task_that_is_given_up_commits_its_offset_even_where_nothing_moved() {
+    let mut bench = bench();
+    bench.tasks[0].leaving = true;
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    let calls = bench.fake.calls();
+    assert_eq!(calls, ["producer", "init", "begin", "flush", "generation", "send_offsets 0", "commit"]);
+    assert_eq!(bench.commit().unwrap(), Outcome::Nothing);
+}
+
+#[test]
+fn a_note_names_the_stores_that_have_ever_been_written() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.commit().unwrap();
+    assert_eq!(bench.note().written, BTreeSet::from(["per-key".to_owned()]));
+}
+
+#[test]
+fn a_producer_that_failed_but_was_not_fenced_is_replaced_under_the_same_id_which_aborts_its_transaction() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.fake.plan("send_offsets", &[ErrorKind::Fatal]);
+    assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+    let first = bench.note().transactional_id;
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    assert_eq!(bench.note().transactional_id, first);
 }

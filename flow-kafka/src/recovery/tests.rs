@@ -102,7 +102,7 @@ fn a_recovery_that_was_overtaken_says_so_and_does_not_call_for_repairs() {
                 assert_eq!(epoch, 7);
                 outdated += 1;
             }
-            Report::Failed(error) => panic!("step {step}: {error}"),
+            Report::Failed(_, error) => panic!("step {step}: {error}"),
         }
     }
     assert!(outdated > 0);

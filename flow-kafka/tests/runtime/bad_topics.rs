@@ -6,7 +6,7 @@ use flow_core::{Topic, Topology, TopologyBuilder};
 use flow_kafka::{KafkaConfig, RunError, start};
 use futures::executor::block_on;
 
-use crate::kafka::{Kafka, record};
+use crate::kafka::{Kafka, record, wait_for};
 
 fn counts(kafka: &Kafka) -> Topology {
     let topology = TopologyBuilder::new();
@@ -72,4 +72,18 @@ fn a_setting_that_would_break_a_guarantee_is_refused_by_name() {
     let config = kafka.config().set("enable.auto.commit", "true").set("isolation.level", "read_uncommitted");
     let error = start(counts(&kafka), config).expect_err("a refusal").to_string();
     assert!(error.contains("`enable.auto.commit` cannot be set") && error.contains("`isolation.level`"), "{error}");
+}
+
+#[test]
+fn offsets_whose_state_is_gone_are_refused() {
+    let kafka = Kafka::new("state-gone");
+    kafka.create("in", 1, &[]);
+    kafka.create("out", 1, &[]);
+    kafka.send("in", &[record("k", "1")]);
+    let app = start(counts(&kafka), kafka.config()).unwrap();
+    wait_for("a commit", || kafka.committed("in") == Some(1));
+    block_on(app.shutdown()).unwrap();
+    kafka.delete("counts-changelog");
+    let error = refused(&kafka, kafka.config()).to_string();
+    assert!(error.contains("counts-changelog/0 is empty") && error.contains("reset the application"), "{error}");
 }

@@ -92,6 +92,15 @@ impl Kafka {
         created.into_iter().for_each(|topic| drop(topic.unwrap()));
     }
 
+    pub(crate) fn delete(&self, what: &str) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().unwrap();
+        let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
+        let deleted = futures::executor::block_on(admin.delete_topics(&[self.topic(what)], &options)).unwrap();
+        deleted.into_iter().for_each(|topic| drop(topic.unwrap()));
+        // Kafka deletes in the background.
+        std::thread::sleep(Duration::from_secs(1));
+    }
+
     /// Sends records to partition 0, in order.
     pub(crate) fn send(&self, what: &str, records: &[Sent<'_>]) {
         let producer: BaseProducer = self.client().create().unwrap();
