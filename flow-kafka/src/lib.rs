@@ -17,6 +17,7 @@ mod config;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod error;
+mod failure;
 #[cfg(test)]
 mod fake;
 mod offsets;

@@ -5,13 +5,12 @@
 //! returns, with everything in its hands, and acknowledges then. After an acknowledgement it never touches the partition again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use flow_core::{Offset, TaskError, TaskOptions, Timestamp};
+use flow_core::{Offset, TaskOptions, Timestamp};
 
 use crate::app::{Counters, Shared};
 use crate::broker::{
@@ -19,7 +18,8 @@ use crate::broker::{
 };
 use crate::commit::{Committer, Outcome};
 use crate::config::KafkaConfig;
-use crate::error::{RunError, panic_message};
+use crate::error::RunError;
+use crate::failure::{Failure, Halt, guard, halted};
 use crate::recovery::{self, Job, Report, Restored};
 use crate::tasks::{Active, Sent, Tasks};
 use crate::topics::{Layout, TaskId};
@@ -65,23 +65,6 @@ pub(crate) struct Worker {
 struct Pending {
     epoch: u64,
     cancelled: Arc<AtomicBool>,
-}
-
-/// A record at which a task stops, and why.
-struct Halt {
-    source: usize,
-    offset: Offset,
-    error: RunError,
-}
-
-/// A task that failed, and where.
-struct Failure {
-    id: TaskId,
-    /// The source and offset of the record being processed, if the failure has one.
-    record: Option<(usize, Offset)>,
-    /// State may hold half of the record.
-    torn: bool,
-    error: RunError,
 }
 
 impl Worker {
@@ -557,46 +540,6 @@ impl Worker {
         self.last_publish = self.broker.host().elapsed();
         self.shared.publish(self.number, running, counters);
     }
-}
-
-/// Runs a task's code; an error or a panic of it becomes a failure with its place.
-fn guard(
-    active: &mut Active,
-    record: Option<(usize, Offset)>,
-    run: impl FnOnce(&mut Active) -> Result<(), TaskError>,
-) -> Result<(), Box<Failure>> {
-    match catch_unwind(AssertUnwindSafe(|| run(active))) {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(failed(active, record, error)),
-        Err(panic) => {
-            // Of a task with queues, only the task itself knows the record.
-            let record = record.or_else(|| active.task.current_record());
-            let at = record.map(|(source, offset)| (active.inputs[source].clone(), offset.0));
-            let step = active.task.current_step().to_owned();
-            let error = RunError::Panic { at, step, message: panic_message(&*panic) };
-            Err(Box::new(Failure { id: active.id, record, torn: true, error }))
-        }
-    }
-}
-
-fn failed(active: &Active, record: Option<(usize, Offset)>, error: TaskError) -> Box<Failure> {
-    // Of a task with queues, only the error itself knows the record.
-    let record = record.or_else(|| {
-        let topic = error.topic.as_deref()?;
-        let source = active.sources.iter().position(|name| name == topic)?;
-        Some((source, error.offset?))
-    });
-    Box::new(Failure { id: active.id, record, torn: error.torn, error: RunError::Record(error) })
-}
-
-/// The failure of a record that is known to fail, when its turn comes.
-fn halted(halts: &mut BTreeMap<TaskId, Halt>, id: TaskId, source: usize, offset: Offset) -> Option<Box<Failure>> {
-    let halt = halts.get(&id)?;
-    if halt.source != source || offset < halt.offset {
-        return None;
-    }
-    let Halt { error, .. } = halts.remove(&id)?;
-    Some(Box::new(Failure { id, record: Some((source, offset)), torn: false, error }))
 }
 
 fn throttle(active: &mut Active, full: bool, consumer: &mut dyn Consumer) -> Result<(), BrokerError> {
