@@ -23,6 +23,8 @@ pub(crate) struct Script {
     pub(crate) offsets: Vec<OffsetCommit>,
     /// What a stable fetch answers.
     pub(crate) committed: Option<Committed>,
+    /// The end of every partition that is asked for; nothing of it can be read.
+    pub(crate) high: i64,
     /// Topics that exist.
     pub(crate) topics: BTreeMap<String, TopicInfo>,
     ids: u64,
@@ -201,14 +203,15 @@ impl Reader for Fake {
     }
 
     fn watermarks(&mut self, of: &[TopicPartition], _: Duration) -> Result<Vec<Watermarks>, BrokerError> {
-        Ok(vec![Watermarks { low: Offset(0), high: Offset(0) }; of.len()])
+        Ok(vec![Watermarks { low: Offset(0), high: Offset(self.script(|s| s.high)) }; of.len()])
     }
 
     fn assign(&mut self, _: &[(TopicPartition, Offset)]) -> Result<(), BrokerError> {
         Ok(())
     }
 
-    fn poll(&mut self, _: Duration, _: &mut dyn FnMut(&Polled<'_>)) -> Result<(), BrokerError> {
+    fn poll(&mut self, timeout: Duration, _: &mut dyn FnMut(&Polled<'_>)) -> Result<(), BrokerError> {
+        self.sleep(timeout);
         Ok(())
     }
 

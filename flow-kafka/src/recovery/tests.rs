@@ -1,4 +1,4 @@
-//! Recoveries that are overtaken.
+//! Recoveries that are overtaken, and recoveries that get nowhere.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -7,10 +7,11 @@ use flow_core::testing::TestDriver;
 use flow_core::{HeadersRef, Partition, TaskOptions, Timestamp, Topic, Topology, TopologyBuilder};
 
 use super::*;
-use crate::broker::{Generation, OffsetCommit, Outgoing, ProducerSpec};
+use crate::broker::{Generation, OffsetCommit, Outgoing, ProducerSpec, TopicInfo};
 use crate::config::{ClientSettings, KafkaConfig};
 use crate::embedded;
 use crate::embedded::direct::{DirectBroker, Seen};
+use crate::fake::Fake;
 use crate::sim::{Fault, Options, Process, Simulation, Trigger};
 use crate::topics;
 
@@ -106,4 +107,70 @@ fn a_recovery_that_was_overtaken_says_so_and_does_not_call_for_repairs() {
         }
     }
     assert!(outdated > 0);
+}
+
+/// What a recovery reports on a scripted broker that has both topics.
+fn recovered(fake: &Fake) -> Report {
+    for topic in ["in", "out"] {
+        fake.script(|s| s.topics.insert(topic.into(), TopicInfo { partitions: 1, cleanup_policy: None }));
+    }
+    let config = KafkaConfig::new("nowhere:0", "app");
+    let layout = topics::prepare(&mut fake.clone(), fake, &topology(), &config).unwrap();
+    let id = TaskId { sub: 0, partition: Partition(0) };
+    let task = layout.subs[0].topology.task(id.partition, &TaskOptions::default());
+    let jobs = vec![Job { id, epoch: 1, task, cancelled: Arc::default() }];
+    let (reports, received) = channel();
+    run(fake, &layout, jobs, Duration::from_secs(120), &reports);
+    received.try_recv().unwrap()
+}
+
+fn failure(fake: &Fake) -> String {
+    match recovered(fake) {
+        Report::Failed(jobs, error) => {
+            assert_eq!(jobs, [(TaskId { sub: 0, partition: Partition(0) }, 1)]);
+            error.to_string()
+        }
+        _ => panic!("the recovery should have failed"),
+    }
+}
+
+#[test]
+fn an_offset_that_stays_pending_ends_with_a_diagnosis_after_the_deadline() {
+    let fake = Fake::default();
+    fake.plan("committed", &[ErrorKind::Unstable; 200]);
+    let error = failure(&fake);
+    assert!(error.contains("in/0") && error.contains("no progress for 120000 ms"), "{error}");
+    assert!(error.contains("a transaction that commits its offset is still open"), "{error}");
+}
+
+#[test]
+fn an_offset_that_is_pending_for_a_while_is_waited_for() {
+    let fake = Fake::default();
+    fake.plan("committed", &[ErrorKind::Unstable; 20]);
+    assert!(matches!(recovered(&fake), Report::Restored(_)));
+}
+
+#[test]
+fn snapshots_that_cannot_be_read_to_their_end_end_with_a_diagnosis_after_the_deadline() {
+    let fake = Fake::default();
+    fake.script(|s| s.high = 5);
+    let error = failure(&fake);
+    assert!(error.contains("no progress for 120000 ms"), "{error}");
+    assert!(error.contains("app-counts-changelog/0 was read up to 0 of 5"), "{error}");
+    assert!(error.contains("kafka-transactions find-hanging"), "{error}");
+}
+
+#[test]
+fn an_offset_outside_the_log_is_refused() {
+    let fake = Fake::default();
+    fake.script(|s| s.committed = Some(Committed { offset: Offset(9), metadata: Note::default().encode() }));
+    let error = failure(&fake);
+    assert!(error.contains("its committed offset 9 is outside the log (0..0)"), "{error}");
+}
+
+#[test]
+fn a_note_of_a_newer_release_is_refused() {
+    let fake = Fake::default();
+    fake.script(|s| s.committed = Some(Committed { offset: Offset(0), metadata: r#"{"v":9}"#.into() }));
+    assert!(failure(&fake).contains("version 9"));
 }

@@ -87,3 +87,24 @@ fn offsets_whose_state_is_gone_are_refused() {
     let error = refused(&kafka, kafka.config()).to_string();
     assert!(error.contains("counts-changelog/0 is empty") && error.contains("reset the application"), "{error}");
 }
+
+#[test]
+fn state_whose_offsets_are_gone_is_refused() {
+    let before = Kafka::new("offsets-before");
+    let after = Kafka::new("offsets-gone");
+    for kafka in [&before, &after] {
+        kafka.create("in", 1, &[]);
+        kafka.create("out", 1, &[]);
+    }
+    before.send("in", &[record("k", "1")]);
+    let app = start(counts(&before), before.config()).unwrap();
+    wait_for("a commit", || before.committed("in") == Some(1));
+    block_on(app.shutdown()).unwrap();
+    // The same snapshots under another group: one that has no offsets.
+    after.create("counts-changelog", 1, &[("cleanup.policy", "compact")]);
+    for snapshot in before.values("counts-changelog") {
+        after.send("counts-changelog", &[record("k", std::str::from_utf8(&snapshot).unwrap())]);
+    }
+    let error = refused(&after, after.config()).to_string();
+    assert!(error.contains("no committed offset") && error.contains("reset the application"), "{error}");
+}
