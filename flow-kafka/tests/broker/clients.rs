@@ -1,5 +1,7 @@
 //! The real client, with short waits.
 
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::config::ClientConfig;
@@ -175,6 +177,32 @@ pub(crate) fn read_to_end(cluster: &Cluster, topic: &str, partition: i32, isolat
         position(&reader).is_some_and(|position| position >= end)
     });
     records
+}
+
+/// Waits until no transaction is open on a partition. A commit ends when the coordinator has decided it: its markers, without
+/// which no reader of committed records sees it, are written some moments later.
+#[track_caller]
+pub(crate) fn await_markers(cluster: &Cluster, topic: &str, partition: i32) {
+    let end = |isolation| {
+        let client = consumer(cluster, &cluster.name("ends"), isolation);
+        client.fetch_watermarks(topic, partition, LIMIT).unwrap().1
+    };
+    wait_until(|| end(COMMITTED) == end(UNCOMMITTED));
+}
+
+/// Ends clients on a thread of their own. Closing a member waits for its group without any limit, so nothing that must end
+/// waits for it.
+#[allow(clippy::disallowed_methods, reason = "closing a real client blocks")]
+pub(crate) fn retire(clients: impl Send + 'static) {
+    let (closed, done) = mpsc::channel();
+    thread::spawn(move || {
+        drop(clients);
+        // Nobody waits any more after the limit.
+        let _ = closed.send(());
+    });
+    if done.recv_timeout(LIMIT / 2).is_err() {
+        eprintln!("a client does not close; it is left behind");
+    }
 }
 
 /// The values of [`read_to_end`].

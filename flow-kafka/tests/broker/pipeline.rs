@@ -14,8 +14,8 @@ use rdkafka::producer::Producer as _;
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::clients::{
-    COMMITTED, LIMIT, Producer, consumer, consumer_config, metadata_of, producer, read_to_end, send,
-    uninitialised_producer, wait_until,
+    COMMITTED, LIMIT, Producer, await_markers, consumer, consumer_config, metadata_of, producer, read_to_end, retire,
+    send, uninitialised_producer, wait_until,
 };
 use crate::cluster::Cluster;
 
@@ -44,6 +44,7 @@ fn x_a_crash_and_a_zombie_lose_and_double_nothing() {
     assert!(matches!(code, RDKafkaErrorCode::UnknownMemberId | RDKafkaErrorCode::IllegalGeneration), "{code:?}");
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for partition in 0..PARTITIONS {
+        await_markers(&cluster, &pipeline.output, partition);
         for (_, value) in read_to_end(&cluster, &pipeline.output, partition, COMMITTED) {
             *seen.entry(value).or_default() += 1;
         }
@@ -150,11 +151,17 @@ impl Worker<'_> {
         let consumer: BaseConsumer<Rebalances> = config.create_with_context(Rebalances::default())?;
         consumer.subscribe(&[&self.pipeline.input])?;
         let producer = uninitialised_producer(cluster, &cluster.name(self.name));
+        let worked = self.work(&consumer, &producer);
+        retire((producer, consumer));
+        worked
+    }
+
+    fn work(&self, consumer: &BaseConsumer<Rebalances>, producer: &Producer) -> KafkaResult<()> {
         producer.init_transactions(LIMIT)?;
         while !self.pipeline.stop.load(Ordering::SeqCst) {
-            let batch = poll_batch(&consumer)?;
+            let batch = poll_batch(consumer)?;
             if !batch.records.is_empty() {
-                self.transact(&consumer, &producer, &batch).or_else(|error| abort_or(error, &producer))?;
+                self.transact(consumer, producer, &batch).or_else(|error| abort_or(error, producer))?;
                 self.commits.fetch_add(1, Ordering::SeqCst);
             }
         }

@@ -1,10 +1,9 @@
 //! What readers see of transactions.
 
-use rdkafka::consumer::Consumer;
 use rdkafka::producer::Producer as _;
 
 use crate::clients::{
-    COMMITTED, LIMIT, Producer, UNCOMMITTED, consumer, producer, send, transactional_producer, values,
+    COMMITTED, LIMIT, Producer, UNCOMMITTED, await_markers, producer, send, transactional_producer, values,
 };
 use crate::cluster::Cluster;
 
@@ -19,6 +18,7 @@ fn b_readers_of_committed_records_see_no_aborted_and_no_open_transaction() {
     producer.abort_transaction(LIMIT).unwrap();
     write(&producer, &topic, &["c4", "c5"]);
     producer.commit_transaction(LIMIT).unwrap();
+    await_markers(&cluster, &topic, 0);
 
     assert_eq!(values(&cluster, &topic, COMMITTED), ["c1", "c2", "c3", "c4", "c5"]);
     assert_eq!(values(&cluster, &topic, UNCOMMITTED), ["c1", "c2", "c3", "x1", "x2", "x3", "c4", "c5"]);
@@ -29,8 +29,7 @@ fn b_readers_of_committed_records_see_no_aborted_and_no_open_transaction() {
     assert_eq!(held, ["c1", "c2", "c3", "c4", "c5"], "the open transaction holds back what is behind it");
 
     producer.commit_transaction(LIMIT).unwrap();
-    let end = || consumer(&cluster, &cluster.name("w"), COMMITTED).fetch_watermarks(&topic, 0, LIMIT).unwrap().1;
-    crate::clients::wait_until(|| end() == 14);
+    await_markers(&cluster, &topic, 0);
     assert_eq!(values(&cluster, &topic, COMMITTED), ["c1", "c2", "c3", "c4", "c5", "open", "behind"]);
 }
 
