@@ -13,6 +13,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod timers;
 mod topology;
 mod world;
 
