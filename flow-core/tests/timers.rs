@@ -4,7 +4,10 @@ mod common;
 
 use common::{CLICKS, OUT, Words, click, ms, pairs, text, words};
 use flow_core::testing::TestDriver;
-use flow_core::{HeadersRef, Offset, Partition, RecordRef, Task, TaskErrorKind, TaskOptions, Timer, Timestamp};
+use flow_core::{
+    Context, Flow, Fold, HeadersRef, Json, Offset, Partition, RecordRef, StepError, Task, TaskErrorKind, TaskOptions,
+    Timer, Timestamp, TopologyBuilder, partition_for,
+};
 
 fn driver() -> TestDriver {
     TestDriver::new(words())
@@ -200,4 +203,65 @@ fn the_next_wakeup_is_the_first_wall_clock_deadline() {
 fn a_timer_is_known_by_its_name_and_its_clock() {
     assert_eq!(Words::A, Timer::event_time("a"));
     assert_ne!(Words::A, Timer::wall_clock("a"));
+}
+
+/// Event time belongs to a partition: what one has seen makes nothing late, or due, in another.
+#[test]
+fn a_partition_waits_for_no_other_ones_clock_and_fires_no_other_ones_timers() {
+    for restart in [false, true] {
+        let mut driver = TestDriver::with(words(), 2, TaskOptions::default());
+        let keys = ["k-0", "k-1", "k-2", "k-3"];
+        let on = |partition| *keys.iter().find(|key| partition_for(key.as_bytes(), 2) == Partition(partition)).unwrap();
+        let (quiet, busy) = (on(0), on(1));
+        click(&mut driver, 1, quiet, "a=10");
+        click(&mut driver, 500_000, busy, "a=500010");
+        driver = if restart { driver.restart() } else { driver };
+        assert_eq!(driver.read(OUT), [], "the quiet partition has seen nothing later than 1");
+        click(&mut driver, 500_020, busy, "x");
+        assert_eq!(driver.read(OUT), pairs(&[(busy, "a@500010 now 500020")]), "it does not wait for the quiet one");
+        click(&mut driver, 12, quiet, "x");
+        assert_eq!(driver.read(OUT), pairs(&[(quiet, "a@10 now 12")]));
+    }
+}
+
+/// Re-armed by its own deadline a timer keeps its grid, whenever it gets to fire.
+#[test]
+fn a_periodic_wall_clock_timer_catches_up_with_one_call_and_keeps_its_grid() {
+    struct Every;
+    const TICK: Timer = Timer::wall_clock("tick");
+    const PERIOD: i64 = 2_000;
+    impl Flow for Every {
+        const NAME: &'static str = "every";
+        type State = i64;
+        type Codec = Json;
+        type Out = String;
+        const TIMERS: &'static [Timer] = &[TICK];
+
+        fn timer(&self, _: Timer, due: &mut Option<i64>, cx: &mut Context<String>) -> Result<(), StepError> {
+            let now = cx.wall_clock().as_millis();
+            let next = now - now.rem_euclid(PERIOD) + PERIOD;
+            cx.emit(format!("{} for {}", now, now - now.rem_euclid(PERIOD)));
+            cx.set_timer(TICK, ms(next));
+            *due = Some(next);
+            Ok(())
+        }
+    }
+    impl Fold<String> for Every {
+        fn fold(&self, due: &mut Option<i64>, _: &String, cx: &mut Context<String>) -> Result<(), StepError> {
+            cx.set_timer(TICK, ms(PERIOD));
+            *due = Some(PERIOD);
+            Ok(())
+        }
+    }
+    let topology = TopologyBuilder::new();
+    topology.stream(CLICKS).flow(Every).to(OUT);
+    let mut driver = TestDriver::new(topology.build().unwrap());
+    click(&mut driver, 0, "k", "x");
+    for second in (1..=6).chain(std::iter::once(26)).chain(27..=32) {
+        driver.advance_wall_clock(ms(second * 1_000 + if second == 26 { 500 } else { 0 }));
+    }
+    let fired: Vec<String> = driver.read(OUT).into_iter().map(|(_, value)| value).collect();
+    let expected = ["2000", "4000", "6000", "26500", "28000", "30000", "32000"];
+    let grid = ["2000", "4000", "6000", "26000", "28000", "30000", "32000"];
+    assert_eq!(fired, expected.iter().zip(grid).map(|(at, due)| format!("{at} for {due}")).collect::<Vec<_>>());
 }
