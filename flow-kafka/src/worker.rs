@@ -2,15 +2,18 @@
 //!
 //! Records are folded on the thread that polls, so no channel and no lock lies between them and the state, and the rebalance,
 //! the generation and the commit cannot race. A rebalance is only noted inside the client; the worker acts when `poll`
-//! returns, with everything in its hands, and acknowledges then. After an acknowledgement it never touches the partition again.
+//! returns, with everything in its hands, and acknowledges then.
+
+mod ownership;
+mod recoveries;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use flow_core::{Offset, TaskOptions, Timestamp};
+use flow_core::Timestamp;
 
 use crate::app::{Counters, Shared};
 use crate::broker::{
@@ -20,8 +23,8 @@ use crate::commit::{Committer, Outcome};
 use crate::config::KafkaConfig;
 use crate::error::RunError;
 use crate::failure::{Failure, Halt, guard, halted};
-use crate::recovery::{self, Job, Report, Restored};
-use crate::tasks::{Active, Sent, Tasks};
+use crate::recovery::Report;
+use crate::tasks::{Active, Tasks};
 use crate::topics::{Layout, TaskId};
 
 /// The longest wait in one poll: a stop is noticed after it.
@@ -279,185 +282,6 @@ impl Worker {
         self.recover(vec![id])
     }
 
-    fn rebalance(&mut self, rebalance: &Rebalance, consumer: &mut dyn Consumer) -> Result<(), RunError> {
-        match rebalance {
-            Rebalance::Assigned(partitions) => {
-                self.joined = true;
-                self.owned.extend(partitions.iter().cloned());
-                log_partitions("assigned", self.number, partitions);
-            }
-            Rebalance::Revoked(partitions) => {
-                log_partitions("revoked", self.number, partitions);
-                self.mark_leaving(partitions);
-                if let Some(why) = self.commit(consumer)? {
-                    log::info!("worker {}: the new owner replays what could not commit: {why}", self.number);
-                }
-                self.give_up(partitions)?;
-            }
-            Rebalance::Lost(partitions) => {
-                log_partitions("lost", self.number, partitions);
-                self.give_up(partitions)?;
-            }
-        }
-        match consumer.acknowledge(rebalance) {
-            Ok(()) => {}
-            // The client will report the loss that made this fail.
-            Err(error) if error.kind == ErrorKind::Retriable => {
-                log::warn!("worker {}: acknowledging a rebalance: {error}", self.number);
-            }
-            Err(cause) => return Err(self.broken("acknowledging a rebalance", cause)),
-        }
-        self.recover_complete_tasks()?;
-        self.publish(self.is_running());
-        Ok(())
-    }
-
-    /// The offsets of tasks that are given up commit once more, even where nothing moved.
-    fn mark_leaving(&mut self, partitions: &[TopicPartition]) {
-        for task in self.tasks.all() {
-            task.leaving = task.inputs.iter().any(|input| partitions.contains(input));
-        }
-    }
-
-    /// Drops the tasks of these partitions, whatever state they are in.
-    fn give_up(&mut self, partitions: &[TopicPartition]) -> Result<(), RunError> {
-        let ids: BTreeSet<TaskId> = partitions.iter().filter_map(|p| self.task_of(p)).collect();
-        let mut halted = Ok(());
-        for id in ids {
-            self.drop_task(id);
-            if let Some(pending) = self.pending.remove(&id) {
-                pending.cancelled.store(true, Ordering::Release);
-            }
-            if let Some(halt) = self.halts.remove(&id) {
-                halted = halted.and(Err(halt.error));
-            }
-        }
-        partitions.iter().for_each(|partition| {
-            self.owned.remove(partition);
-        });
-        halted
-    }
-
-    fn task_of(&self, partition: &TopicPartition) -> Option<TaskId> {
-        let (sub, _) = self.layout.source(&partition.topic)?;
-        Some(TaskId { sub, partition: partition.partition })
-    }
-
-    /// Drops a task with its uncommitted work. If the open transaction holds some of it, the transaction must not commit.
-    fn drop_task(&mut self, id: TaskId) -> Option<Active> {
-        let active = self.tasks.remove(id)?;
-        if self.committer.holds(&active) {
-            self.committer.abort(self.tasks.all());
-        }
-        self.past.add(&counts(&active));
-        Some(active)
-    }
-
-    fn lose_everything(&mut self) {
-        let ids: Vec<TaskId> = self.tasks.iter().map(|task| task.id).collect();
-        for id in ids {
-            self.drop_task(id);
-        }
-        self.cancel_all();
-        self.owned.clear();
-    }
-
-    fn cancel_all(&mut self) {
-        for pending in std::mem::take(&mut self.pending).into_values() {
-            pending.cancelled.store(true, Ordering::Release);
-        }
-    }
-
-    /// Starts the recovery of every task whose inputs are all here.
-    fn recover_complete_tasks(&mut self) -> Result<(), RunError> {
-        let ids: BTreeSet<TaskId> = self.owned.iter().filter_map(|p| self.task_of(p)).collect();
-        let complete = |id: &TaskId| self.layout.inputs(*id).iter().all(|input| self.owned.contains(input));
-        let new = |id: &TaskId| !self.pending.contains_key(id) && !self.tasks.iter().any(|task| task.id == *id);
-        let ids: Vec<TaskId> = ids.into_iter().filter(|id| new(id) && complete(id)).collect();
-        self.recover(ids)
-    }
-
-    fn recover(&mut self, ids: Vec<TaskId>) -> Result<(), RunError> {
-        if ids.is_empty() || self.ending || self.shared.stopping() {
-            return Ok(());
-        }
-        let options = TaskOptions {
-            policies: self.config.policies,
-            max_record_bytes: self.config.max_record_bytes,
-            max_lead: self.config.max_lead,
-        };
-        let mut jobs = Vec::with_capacity(ids.len());
-        for id in ids {
-            self.epoch += 1;
-            let cancelled = Arc::new(AtomicBool::new(false));
-            self.pending.insert(id, Pending { epoch: self.epoch, cancelled: Arc::clone(&cancelled) });
-            let task = self.layout.subs[id.sub].topology.task(id.partition, &options);
-            jobs.push(Job { id, epoch: self.epoch, task, cancelled });
-        }
-        let (broker, layout, reports) = (Arc::clone(&self.broker), Arc::clone(&self.layout), self.reports.0.clone());
-        let deadline = self.config.recovery_deadline;
-        let run = Box::new(move || recovery::run(&*broker, &layout, jobs, deadline, &reports));
-        let name = format!("flow-recovery-{}-{}", self.number, self.epoch);
-        let thread = self.broker.host().spawn(&name, run).map_err(|cause| self.broken("starting a recovery", cause))?;
-        self.threads.push(thread);
-        Ok(())
-    }
-
-    /// Takes recovered tasks over and lets their records flow.
-    fn start_recovered(&mut self, consumer: &mut dyn Consumer) -> Result<(), RunError> {
-        let (ended, threads) = std::mem::take(&mut self.threads).into_iter().partition(|thread| thread.is_finished());
-        self.threads = threads;
-        let ended: Vec<Box<dyn Joiner>> = ended;
-        ended.into_iter().try_for_each(|thread| thread.join().map_err(RunError::Internal))?;
-        while let Ok(report) = self.reports.1.try_recv() {
-            // A task may have been taken away meanwhile: then neither its state nor its failure is ours.
-            match report {
-                Report::Restored(restored) if self.awaits((restored.id, restored.epoch)) => {
-                    self.start_task(*restored, consumer)?;
-                }
-                Report::Failed(jobs, error) if jobs.iter().any(|job| self.awaits(*job)) => return Err(error),
-                Report::Outdated { id, epoch } if self.awaits((id, epoch)) => self.recover(vec![id])?,
-                Report::Restored(_) | Report::Outdated { .. } | Report::Failed(..) => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn awaits(&self, (id, epoch): (TaskId, u64)) -> bool {
-        self.pending.get(&id).is_some_and(|pending| pending.epoch == epoch)
-    }
-
-    fn start_task(&mut self, restored: Restored, consumer: &mut dyn Consumer) -> Result<(), RunError> {
-        let Restored { id, task, offsets, commit, written, records, .. } = restored;
-        let inputs = self.layout.inputs(id);
-        let at: Vec<(TopicPartition, Offset)> = inputs.iter().cloned().zip(offsets.iter().copied()).collect();
-        match consumer.start(&at) {
-            Ok(()) => {}
-            // A rebalance overtook the recovery; its report comes with the next poll.
-            Err(error) if error.kind == ErrorKind::Retriable => {
-                log::info!("worker {}: {} cannot start yet: {error}", self.number, inputs[0]);
-                self.pending.remove(&id);
-                return self.recover(vec![id]);
-            }
-            Err(cause) => return Err(self.broken(&format!("starting {}", inputs[0]), cause)),
-        }
-        self.pending.remove(&id);
-        self.past.restored += records;
-        let paused = vec![false; inputs.len()];
-        let sources =
-            self.layout.subs[id.sub].topology.sources().iter().map(|source| source.topic.to_string()).collect();
-        log::info!(
-            "worker {}: {} goes on at offset {} ({records} snapshot records restored)",
-            self.number,
-            inputs[0],
-            offsets[0]
-        );
-        let (start, sent, leaving) = (offsets, Sent::default(), false);
-        self.tasks.add(Active { id, task, inputs, sources, start, commit, written, leaving, sent, paused });
-        self.publish(self.is_running());
-        Ok(())
-    }
-
     fn is_running(&self) -> bool {
         self.joined && self.pending.is_empty() && self.halts.is_empty()
     }
@@ -576,11 +400,4 @@ fn counts(active: &Active) -> Counters {
 
 fn until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::from_millis(u64::try_from(then.as_millis().saturating_sub(now.as_millis())).unwrap_or(0))
-}
-
-fn log_partitions(what: &str, worker: usize, partitions: &[TopicPartition]) {
-    if !partitions.is_empty() {
-        let names: Vec<String> = partitions.iter().map(ToString::to_string).collect();
-        log::info!("worker {worker}: {what} {}", names.join(", "));
-    }
 }
