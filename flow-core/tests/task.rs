@@ -106,6 +106,21 @@ fn several_inputs_go_by_time_and_wait_for_those_that_may_have_more() {
 }
 
 #[test]
+fn queued_records_can_be_forgotten_and_come_again_from_the_position_on() {
+    let topology = TopologyBuilder::new();
+    topology.flow(Sessions).fold(topology.stream(CLICKS)).fold(topology.stream(ORDERS)).output().to(OUT);
+    let mut task = task(&topology.build().unwrap());
+    task.enqueue(0, &record("a", "\"x\"", 5, 0));
+    task.enqueue(0, &record("a", "\"x\"", 6, 1));
+    assert_eq!(task.process_queued(&|source| source == 1, 1).unwrap(), 1);
+    task.forget_queued();
+    assert_eq!((task.queued(0), task.position(0)), (0, Some(Offset(1))));
+    task.enqueue(0, &record("a", "\"x\"", 6, 1));
+    assert_eq!(task.process_queued(&|source| source == 1, 9).unwrap(), 1);
+    assert_eq!(task.position(0), Some(Offset(2)));
+}
+
+#[test]
 fn a_record_that_stops_stays_in_its_queue() {
     let topology = TopologyBuilder::new();
     topology.flow(Sessions).fold(topology.stream(CLICKS)).fold(topology.stream(ORDERS)).output().to(OUT);

@@ -54,10 +54,21 @@ pub struct Counters {
     pub aborts: u64,
     /// Snapshot records read by recoveries.
     pub restored: u64,
+    /// Tasks that a rebalance took away and gave back, and that went on as they were: nothing was restored for them.
+    pub warm: u64,
 }
 
 impl Counters {
     pub(crate) fn add(&mut self, other: &Counters) {
+        self.combine(other, u64::wrapping_add);
+    }
+
+    /// Takes counts out again that were added before.
+    pub(crate) fn subtract(&mut self, other: &Counters) {
+        self.combine(other, u64::wrapping_sub);
+    }
+
+    fn combine(&mut self, other: &Counters, with: fn(u64, u64) -> u64) {
         let Counters {
             tasks,
             records,
@@ -70,18 +81,24 @@ impl Counters {
             commits,
             aborts,
             restored,
-        } = other;
-        self.tasks += tasks;
-        self.records += records;
-        self.outputs += outputs;
-        self.timers += timers;
-        self.skipped_decode += skipped_decode;
-        self.skipped_step += skipped_step;
-        self.skipped_produce += skipped_produce;
-        self.dropped_null_key += dropped_null_key;
-        self.commits += commits;
-        self.aborts += aborts;
-        self.restored += restored;
+            warm,
+        } = self;
+        for (one, other) in [
+            (tasks, other.tasks),
+            (records, other.records),
+            (outputs, other.outputs),
+            (timers, other.timers),
+            (skipped_decode, other.skipped_decode),
+            (skipped_step, other.skipped_step),
+            (skipped_produce, other.skipped_produce),
+            (dropped_null_key, other.dropped_null_key),
+            (commits, other.commits),
+            (aborts, other.aborts),
+            (restored, other.restored),
+            (warm, other.warm),
+        ] {
+            *one = with(*one, other);
+        }
     }
 }
 
@@ -109,6 +126,9 @@ impl fmt::Display for Summary {
             c.commits,
             c.aborts
         )?;
+        if c.warm > 0 {
+            write!(f, ", {} tasks went on warm", c.warm)?;
+        }
         let skipped = c.skipped_decode + c.skipped_step + c.skipped_produce;
         if skipped + c.dropped_null_key > 0 {
             write!(

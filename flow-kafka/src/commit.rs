@@ -190,7 +190,8 @@ impl Committer {
         self.open = false;
         (self.failed, self.failing_since, self.refusals) = (0, None, 0);
         self.commits += 1;
-        tasks.iter_mut().filter(|task| task.has_to_commit()).for_each(Active::committed);
+        let by = &self.transactional_id;
+        tasks.iter_mut().filter(|task| task.has_to_commit()).for_each(|task| task.committed(by));
     }
 
     /// A refused record or transaction is sent again a few times, a stale generation as long as we are a member.
@@ -279,7 +280,7 @@ impl Committer {
             let number = note.as_ref().map_or(0, |n| n.commit);
             let ours = note.is_some_and(|n| n.transactional_id == self.transactional_id && n.commit == task.commit + 1);
             if ours {
-                task.committed();
+                task.committed(&self.transactional_id);
                 committed += 1;
             } else if number != task.commit {
                 superseded.push(task.id);

@@ -45,6 +45,7 @@ mod run;
 pub mod sim;
 mod tasks;
 mod topics;
+mod warm;
 mod worker;
 
 pub use app::{App, Counters, State, Summary};

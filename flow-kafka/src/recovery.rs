@@ -18,6 +18,7 @@ use crate::broker::{Broker, BrokerError, Committed, ErrorKind, Host, Reader, Top
 use crate::error::RunError;
 use crate::offsets::Note;
 use crate::topics::{Layout, TaskId};
+use crate::warm::Warm;
 
 /// A task to recover.
 pub(crate) struct Job {
@@ -28,6 +29,8 @@ pub(crate) struct Job {
     pub(crate) task: Task,
     /// Set when the task is not wanted any more.
     pub(crate) cancelled: Arc<AtomicBool>,
+    /// The same task as it was when it was put aside.
+    pub(crate) warm: Option<Warm>,
 }
 
 /// A recovered task, and where it goes on.
@@ -39,6 +42,8 @@ pub(crate) struct Restored {
     pub(crate) offsets: Vec<Offset>,
     /// The number of the last commit.
     pub(crate) commit: u64,
+    /// The transactional id of the last commit.
+    pub(crate) committed_by: String,
     /// Stores that have ever written a snapshot.
     pub(crate) written: BTreeSet<String>,
     /// The records read.
@@ -49,6 +54,13 @@ pub(crate) struct Restored {
 pub(crate) enum Report {
     /// A task is ready.
     Restored(Box<Restored>),
+    /// Nobody has committed for the task since it was put aside: it goes on as it is.
+    Warm {
+        /// The task.
+        id: TaskId,
+        /// The attempt.
+        epoch: u64,
+    },
     /// Somebody else committed for the task since its offsets were read: we are not, or were not, its owner. Begin again, unless
     /// it is taken away.
     Outdated {
@@ -210,7 +222,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Decides where the task goes on, and gives it its clocks. `None`: its offsets are outdated.
+    /// Decides where the task goes on, and gives it its clocks. `None`: it goes on warm, or its offsets are outdated.
     fn place(
         &self,
         reader: &mut dyn Reader,
@@ -218,6 +230,11 @@ impl Recovery<'_> {
         inputs: &[TopicPartition],
         committed: Vec<Option<Committed>>,
     ) -> Result<Option<Located>, RunError> {
+        if job.warm.take().is_some_and(|warm| warm.goes_on(&committed)) {
+            // The worker may have ended meanwhile; then nobody waits for the report.
+            let _ = self.reports.send(Report::Warm { id: job.id, epoch: job.epoch });
+            return Ok(None);
+        }
         let marks = self.watermarks(reader, inputs)?;
         let mut note: Option<Note> = None;
         let mut offsets = Vec::with_capacity(inputs.len());
@@ -449,8 +466,9 @@ impl Recovery<'_> {
             });
         }
         log::debug!("{first}: {records} snapshot records restored, goes on at {offsets:?}");
-        let Note { commit, written, .. } = note.unwrap_or_default();
-        let restored = Restored { id: job.id, epoch: job.epoch, task: job.task, offsets, commit, written, records };
+        let Note { commit, written, transactional_id: committed_by, .. } = note.unwrap_or_default();
+        let (id, epoch, task) = (job.id, job.epoch, job.task);
+        let restored = Restored { id, epoch, task, offsets, commit, committed_by, written, records };
         // The worker may have ended meanwhile; then nobody waits for the report.
         let _ = self.reports.send(Report::Restored(Box::new(restored)));
         Ok(())

@@ -19,6 +19,8 @@ pub(crate) struct Active {
     pub(crate) start: Vec<Offset>,
     /// The number of the last commit.
     pub(crate) commit: u64,
+    /// The transactional id of the last commit; empty before the first one.
+    pub(crate) committed_by: String,
     /// Stores that have ever written a snapshot of this task: their logs must not be empty when it is recovered.
     pub(crate) written: BTreeSet<String>,
     /// It is given up: its offset commits once more, also where nothing moved, so that a successor finds who had it last.
@@ -47,9 +49,12 @@ impl Active {
         self.leaving || self.task.is_dirty()
     }
 
-    /// What it had is committed.
-    pub(crate) fn committed(&mut self) {
+    /// What it had is committed, by the producer of this transactional id.
+    pub(crate) fn committed(&mut self, by: &str) {
         self.commit += 1;
+        if self.committed_by != by {
+            by.clone_into(&mut self.committed_by);
+        }
         self.leaving = false;
         self.sent = Sent::default();
         self.task.committed();

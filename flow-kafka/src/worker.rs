@@ -26,6 +26,7 @@ use crate::failure::{Failure, Halt, guard, halted};
 use crate::recovery::Report;
 use crate::tasks::{Active, Tasks};
 use crate::topics::{Layout, TaskId};
+use crate::warm::Warm;
 
 /// The longest wait in one poll: a stop is noticed after it.
 const POLL_MAX: Duration = Duration::from_millis(100);
@@ -51,6 +52,8 @@ pub(crate) struct Worker {
     owned: BTreeSet<TopicPartition>,
     /// Tasks being recovered.
     pending: BTreeMap<TaskId, Pending>,
+    /// Tasks that were taken away, until the next assignment tells whether they come back.
+    aside: BTreeMap<TaskId, Box<Active>>,
     /// Tasks that stop at a record which is known to fail.
     halts: BTreeMap<TaskId, Halt>,
     reports: (Sender<Report>, Receiver<Report>),
@@ -68,6 +71,8 @@ pub(crate) struct Worker {
 struct Pending {
     epoch: u64,
     cancelled: Arc<AtomicBool>,
+    /// The task as it was when it was taken away.
+    warm: Option<Warm>,
 }
 
 impl Worker {
@@ -92,6 +97,7 @@ impl Worker {
             committer,
             owned: BTreeSet::new(),
             pending: BTreeMap::new(),
+            aside: BTreeMap::new(),
             halts: BTreeMap::new(),
             reports: channel(),
             threads: Vec::new(),
@@ -164,7 +170,7 @@ impl Worker {
                 }
                 Err(error) if matches!(error.kind, ErrorKind::Fatal | ErrorKind::Fenced) => {
                     log::warn!("worker {}: the consumer is of no use any more, a new one joins: {error}", self.number);
-                    self.lose_everything();
+                    self.lose_everything()?;
                     let dead = std::mem::replace(consumer, self.join_group()?);
                     dead.close();
                 }

@@ -43,6 +43,11 @@ impl Queue {
         self.records.len()
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.records.clear();
+    }
+
     pub(crate) fn front(&self) -> Option<RecordRef<'_>> {
         let queued = self.records.front()?;
         let (key, rest) = self.bytes[queued.start..].split_at(queued.key.unwrap_or(0));

@@ -90,6 +90,11 @@ impl Task {
         self.queues[source].push(record);
     }
 
+    /// Forgets the records that wait in queues, for a caller that will bring them again from [`Task::position`] on.
+    pub fn forget_queued(&mut self) {
+        self.queues.iter_mut().for_each(Queue::clear);
+    }
+
     /// How many records of a source wait.
     pub fn queued(&self, source: usize) -> usize {
         self.queues.get(source).map_or(0, Queue::len)

@@ -44,6 +44,7 @@ fn bench() -> Bench {
         sources: vec!["events".into()],
         start,
         commit: 4,
+        committed_by: String::new(),
         written: BTreeSet::new(),
         leaving: false,
         sent: Sent::default(),

@@ -78,7 +78,7 @@ fn overtaken_after(step: u64) -> Report {
         let recover = move || {
             let id = TaskId { sub: 0, partition: Partition(0) };
             let task = layout.subs[0].topology.task(id.partition, &TaskOptions::default());
-            let jobs = vec![Job { id, epoch: 7, task, cancelled: Arc::default() }];
+            let jobs = vec![Job { id, epoch: 7, task, cancelled: Arc::default(), warm: None }];
             run(&stopped_broker, &layout, jobs, Duration::from_secs(120), &reports);
         };
         own.actor(stopped, "recovery", recover).unwrap();
@@ -103,6 +103,7 @@ fn a_recovery_that_was_overtaken_says_so_and_does_not_call_for_repairs() {
                 assert_eq!(epoch, 7);
                 outdated += 1;
             }
+            Report::Warm { .. } => panic!("step {step}: there was nothing warm"),
             Report::Failed(_, error) => panic!("step {step}: {error}"),
         }
     }
@@ -118,7 +119,7 @@ fn recovered(fake: &Fake) -> Report {
     let layout = topics::prepare(&mut fake.clone(), fake, &topology(), &config).unwrap();
     let id = TaskId { sub: 0, partition: Partition(0) };
     let task = layout.subs[0].topology.task(id.partition, &TaskOptions::default());
-    let jobs = vec![Job { id, epoch: 1, task, cancelled: Arc::default() }];
+    let jobs = vec![Job { id, epoch: 1, task, cancelled: Arc::default(), warm: None }];
     let (reports, received) = channel();
     run(fake, &layout, jobs, Duration::from_secs(120), &reports);
     received.try_recv().unwrap()

@@ -1,12 +1,18 @@
 //! What a worker owns: what it does when the group gives it partitions and takes them away.
 //!
 //! A rebalance is acted on between two polls and acknowledged last. What is given up commits first, while it is still ours, and is
-//! dropped before the acknowledgement: after it nothing of it is touched.
+//! put aside before the acknowledgement: after it nothing of it is touched.
+//!
+//! A task that is put aside is *warm*. If the next assignment brings it back (an eager rebalance takes everything and returns most
+//! of it; a lost session is often won again), the broker's committed offset decides: where it is of this task's own last commit,
+//! by transactional id and commit number, nobody else can have changed anything, and the task goes on as it stands, with no
+//! restore and with what it had not committed yet. That holds however it was taken away, also for a partition that was lost.
+//! Else it is dropped and recovered.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use super::{Worker, counts};
+use super::{Pending, Worker, counts};
 use crate::broker::{Consumer, ErrorKind, Rebalance, TopicPartition};
 use crate::error::RunError;
 use crate::tasks::Active;
@@ -43,6 +49,10 @@ impl Worker {
             Err(cause) => return Err(self.broken("acknowledging a rebalance", cause)),
         }
         self.recover_complete_tasks()?;
+        if let Rebalance::Assigned(_) = rebalance {
+            // What was not given back by now is somebody else's, and will have changed before it returns.
+            self.aside.clear();
+        }
         self.publish(self.is_running());
         Ok(())
     }
@@ -54,14 +64,17 @@ impl Worker {
         }
     }
 
-    /// Drops the tasks of these partitions, whatever state they are in.
+    /// Puts the tasks of these partitions aside, whatever state they are in. What they have not committed stays with them: it is
+    /// sent if they come back and nobody else has committed meanwhile, and is a new owner's to do again if not.
     fn give_up(&mut self, partitions: &[TopicPartition]) -> Result<(), RunError> {
         let ids: BTreeSet<TaskId> = partitions.iter().filter_map(|p| self.task_of(p)).collect();
         let mut halted = Ok(());
         for id in ids {
-            self.drop_task(id);
+            if let Some(active) = self.drop_task(id) {
+                self.put_aside(Box::new(active));
+            }
             if let Some(pending) = self.pending.remove(&id) {
-                pending.cancelled.store(true, Ordering::Release);
+                self.cancel(id, pending);
             }
             if let Some(halt) = self.halts.remove(&id) {
                 halted = halted.and(Err(halt.error));
@@ -73,12 +86,28 @@ impl Worker {
         halted
     }
 
+    /// Keeps a task until the next assignment tells whether it comes back.
+    pub(super) fn put_aside(&mut self, mut active: Box<Active>) {
+        if !self.ending {
+            active.rest();
+            self.aside.insert(active.id, active);
+        }
+    }
+
+    /// A recovery is not wanted any more. A task that it has not judged yet goes back to where it was.
+    fn cancel(&mut self, id: TaskId, pending: Pending) {
+        pending.cancelled.store(true, Ordering::Release);
+        if let Some(active) = pending.warm.and_then(|warm| warm.take()) {
+            self.aside.insert(id, active);
+        }
+    }
+
     pub(super) fn task_of(&self, partition: &TopicPartition) -> Option<TaskId> {
         let (sub, _) = self.layout.source(&partition.topic)?;
         Some(TaskId { sub, partition: partition.partition })
     }
 
-    /// Drops a task with its uncommitted work. If the open transaction holds some of it, the transaction must not commit.
+    /// Takes a task out of the work, with what it has not committed. If the open transaction holds some of it, the transaction must not commit.
     pub(super) fn drop_task(&mut self, id: TaskId) -> Option<Active> {
         let active = self.tasks.remove(id)?;
         if self.committer.holds(&active) {
@@ -89,20 +118,17 @@ impl Worker {
     }
 
     /// The membership is gone, and everything with it.
-    pub(super) fn lose_everything(&mut self) {
-        let ids: Vec<TaskId> = self.tasks.iter().map(|task| task.id).collect();
-        for id in ids {
-            self.drop_task(id);
-        }
-        self.cancel_all();
-        self.owned.clear();
+    pub(super) fn lose_everything(&mut self) -> Result<(), RunError> {
+        let all: Vec<TopicPartition> = self.owned.iter().cloned().collect();
+        self.give_up(&all)
     }
 
     /// No recovery under way is wanted any more.
     pub(super) fn cancel_all(&mut self) {
-        for pending in std::mem::take(&mut self.pending).into_values() {
-            pending.cancelled.store(true, Ordering::Release);
+        for (id, pending) in std::mem::take(&mut self.pending) {
+            self.cancel(id, pending);
         }
+        self.aside.clear();
     }
 }
 

@@ -7,12 +7,13 @@ use std::sync::atomic::AtomicBool;
 
 use flow_core::{Offset, TaskOptions};
 
-use super::{Pending, Worker};
+use super::{Pending, Worker, counts};
 use crate::broker::{Consumer, ErrorKind, Joiner, TopicPartition};
 use crate::error::RunError;
 use crate::recovery::{self, Job, Report, Restored};
 use crate::tasks::{Active, Sent};
 use crate::topics::TaskId;
+use crate::warm::Warm;
 
 impl Worker {
     /// Starts the recovery of every task whose inputs are all here.
@@ -38,9 +39,11 @@ impl Worker {
         for id in ids {
             self.epoch += 1;
             let cancelled = Arc::new(AtomicBool::new(false));
-            self.pending.insert(id, Pending { epoch: self.epoch, cancelled: Arc::clone(&cancelled) });
+            let warm = self.aside.remove(&id).map(Warm::new);
+            let pending = Pending { epoch: self.epoch, cancelled: Arc::clone(&cancelled), warm: warm.clone() };
+            self.pending.insert(id, pending);
             let task = self.layout.subs[id.sub].topology.task(id.partition, &options);
-            jobs.push(Job { id, epoch: self.epoch, task, cancelled });
+            jobs.push(Job { id, epoch: self.epoch, task, cancelled, warm });
         }
         let (broker, layout, reports) = (Arc::clone(&self.broker), Arc::clone(&self.layout), self.reports.0.clone());
         let deadline = self.config.recovery_deadline;
@@ -63,9 +66,10 @@ impl Worker {
                 Report::Restored(restored) if self.awaits((restored.id, restored.epoch)) => {
                     self.start_task(*restored, consumer)?;
                 }
+                Report::Warm { id, epoch } if self.awaits((id, epoch)) => self.start_warm(id, consumer)?,
                 Report::Failed(jobs, error) if jobs.iter().any(|job| self.awaits(*job)) => return Err(error),
                 Report::Outdated { id, epoch } if self.awaits((id, epoch)) => self.recover(vec![id])?,
-                Report::Restored(_) | Report::Outdated { .. } | Report::Failed(..) => {}
+                Report::Restored(_) | Report::Warm { .. } | Report::Outdated { .. } | Report::Failed(..) => {}
             }
         }
         Ok(())
@@ -75,34 +79,69 @@ impl Worker {
         self.pending.get(&id).is_some_and(|pending| pending.epoch == epoch)
     }
 
+    /// A task whose state is recovered goes on.
     fn start_task(&mut self, restored: Restored, consumer: &mut dyn Consumer) -> Result<(), RunError> {
-        let Restored { id, task, offsets, commit, written, records, .. } = restored;
+        let Restored { id, task, offsets, commit, committed_by, written, records, .. } = restored;
         let inputs = self.layout.inputs(id);
-        let at: Vec<(TopicPartition, Offset)> = inputs.iter().cloned().zip(offsets.iter().copied()).collect();
+        let sources = self.layout.subs[id.sub].topology.sources();
+        let active = Active {
+            id,
+            task,
+            sources: sources.iter().map(|source| source.topic.to_string()).collect(),
+            start: offsets,
+            commit,
+            committed_by,
+            written,
+            leaving: false,
+            sent: Sent::default(),
+            paused: vec![false; inputs.len()],
+            inputs,
+        };
+        let (input, offset) = (active.inputs[0].clone(), active.next(0));
+        if self.start(Box::new(active), consumer)? {
+            self.past.restored += records;
+            self.publish(self.is_running());
+            let worker = self.number;
+            log::info!("worker {worker}: {input} goes on at offset {offset} ({records} snapshot records restored)");
+        }
+        Ok(())
+    }
+
+    /// A task that was put aside goes on as it is: nobody else has committed for it.
+    fn start_warm(&mut self, id: TaskId, consumer: &mut dyn Consumer) -> Result<(), RunError> {
+        let Some(active) = self.pending.get_mut(&id).and_then(|pending| pending.warm.take()?.take()) else {
+            return Ok(());
+        };
+        let (input, offset) = (active.inputs[0].clone(), active.next(0));
+        let counted = counts(&active);
+        if self.start(active, consumer)? {
+            // They are its own again.
+            self.past.subtract(&counted);
+            self.past.warm += 1;
+            self.publish(self.is_running());
+            log::info!("worker {}: {input} goes on warm at offset {offset} (nothing restored)", self.number);
+        }
+        Ok(())
+    }
+
+    /// Lets a task's records flow; false if that must wait for a rebalance.
+    fn start(&mut self, active: Box<Active>, consumer: &mut dyn Consumer) -> Result<bool, RunError> {
+        let id = active.id;
+        let next = |(source, input): (usize, &TopicPartition)| (input.clone(), active.next(source));
+        let at: Vec<(TopicPartition, Offset)> = active.inputs.iter().enumerate().map(next).collect();
+        self.pending.remove(&id);
         match consumer.start(&at) {
             Ok(()) => {}
             // A rebalance overtook the recovery; its report comes with the next poll.
             Err(error) if error.kind == ErrorKind::Retriable => {
-                log::info!("worker {}: {} cannot start yet: {error}", self.number, inputs[0]);
-                self.pending.remove(&id);
-                return self.recover(vec![id]);
+                log::info!("worker {}: {} cannot start yet: {error}", self.number, at[0].0);
+                self.put_aside(active);
+                self.recover(vec![id])?;
+                return Ok(false);
             }
-            Err(cause) => return Err(self.broken(&format!("starting {}", inputs[0]), cause)),
+            Err(cause) => return Err(self.broken(&format!("starting {}", at[0].0), cause)),
         }
-        self.pending.remove(&id);
-        self.past.restored += records;
-        let paused = vec![false; inputs.len()];
-        let sources =
-            self.layout.subs[id.sub].topology.sources().iter().map(|source| source.topic.to_string()).collect();
-        log::info!(
-            "worker {}: {} goes on at offset {} ({records} snapshot records restored)",
-            self.number,
-            inputs[0],
-            offsets[0]
-        );
-        let (start, sent, leaving) = (offsets, Sent::default(), false);
-        self.tasks.add(Active { id, task, inputs, sources, start, commit, written, leaving, sent, paused });
-        self.publish(self.is_running());
-        Ok(())
+        self.tasks.add(*active);
+        Ok(true)
     }
 }

@@ -13,6 +13,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod rebalances;
+mod slow;
 mod timers;
 mod topology;
 mod world;
@@ -76,7 +78,7 @@ fn a_broker_that_ignores_the_fences_is_found_out() {
 }
 
 /// What should happen to a good part of many seeds, as their traces tell it.
-const SIGHTS: [&str; 13] = [
+const SIGHTS: [&str; 14] = [
     " crashed",
     " paused",
     "answer is lost",
@@ -90,6 +92,7 @@ const SIGHTS: [&str; 13] = [
     ", lost [",
     ", revoked [",
     "aborting the transaction",
+    "went on warm",
 ];
 
 /// Thousands of seeds, when asked for.
