@@ -264,6 +264,16 @@ pub trait Reader: Send {
         of: &[TopicPartition],
         timeout: Duration,
     ) -> Result<Vec<Option<Committed>>, BrokerError>;
+    /// The committed offsets of the group as they stand without the transactions that are still open: never waits for one.
+    fn last_committed(
+        &mut self,
+        group: &str,
+        of: &[TopicPartition],
+        timeout: Duration,
+    ) -> Result<Vec<Option<Committed>>, BrokerError>;
+    /// The ids of the group's members, those in the middle of a rebalance included. [`ErrorKind::Retriable`] while nobody can say
+    /// for sure.
+    fn members(&mut self, group: &str, timeout: Duration) -> Result<Vec<String>, BrokerError>;
     /// Both watermarks, `read_uncommitted`: the high one counts records of open transactions.
     fn watermarks(&mut self, of: &[TopicPartition], timeout: Duration) -> Result<Vec<Watermarks>, BrokerError>;
     /// Replaces what is read: each partition from an offset on.

@@ -44,6 +44,8 @@ pub(crate) struct Committer {
     layout: Arc<Layout>,
     client_id: String,
     transactional_id: String,
+    /// The member under which the id is used. It is used under no other one: see `crate::takeover`.
+    member: Option<String>,
     timeout: Duration,
     /// True once the worker is asked to end.
     stopping: Stopping,
@@ -76,6 +78,8 @@ enum Trouble {
     Replace(BrokerError),
     /// It may have committed or not.
     Unknown(BrokerError),
+    /// The worker is another member now than the one that the transactional id stands for.
+    Rejoined,
 }
 
 impl Trouble {
@@ -102,6 +106,7 @@ impl Committer {
             layout,
             client_id,
             transactional_id,
+            member: None,
             timeout,
             stopping,
             producer: None,
@@ -160,6 +165,11 @@ impl Committer {
                 Ok(Outcome::Again(error.message))
             }
             Trouble::Unknown(error) => Ok(self.resolve(tasks, &error)),
+            Trouble::Rejoined => {
+                self.abort(tasks);
+                self.renew();
+                Ok(Outcome::Again("the worker has joined its group anew".to_owned()))
+            }
         }
     }
 
@@ -176,6 +186,9 @@ impl Committer {
         until(&left, |slice| producer.flush(slice)).map_err(Trouble::before_commit)?;
         // Read now, on the thread that polls: an older one may be stale, and an unknown one would be accepted from anybody.
         let generation = consumer.generation().map_err(Trouble::before_commit)?;
+        if *self.member.get_or_insert_with(|| generation.member.clone()) != generation.member {
+            return Err(Trouble::Rejoined);
+        }
         let offsets = offsets(tasks, &self.layout, &self.transactional_id, &generation);
         until(&left, |slice| producer.send_offsets(&offsets, &generation, slice)).map_err(Trouble::before_commit)?;
         let start = host.elapsed();
@@ -241,8 +254,20 @@ impl Committer {
         self.aborts += 1;
         self.producer = None;
         if fenced {
-            self.transactional_id = unique_id(&*self.broker, &self.layout, &self.client_id);
+            self.renew();
         }
+    }
+
+    /// The id that the next commit is made under.
+    pub(crate) fn transactional_id(&self) -> &str {
+        &self.transactional_id
+    }
+
+    /// From now on another transactional id. What is open under the old one must be aborted before.
+    pub(crate) fn renew(&mut self) {
+        self.producer = None;
+        self.member = None;
+        self.transactional_id = unique_id(&*self.broker, &self.layout, &self.client_id);
     }
 
     /// Finds out what became of a commit whose answer never came. It waits out an outage, but does not hold a shutdown up. Where

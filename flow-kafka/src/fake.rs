@@ -23,6 +23,10 @@ pub(crate) struct Script {
     pub(crate) offsets: Vec<OffsetCommit>,
     /// What a stable fetch answers.
     pub(crate) committed: Option<Committed>,
+    /// The member that the consumer is; `m` if it is empty.
+    pub(crate) member: String,
+    /// The members of the group.
+    pub(crate) members: Vec<String>,
     /// The end of every partition that is asked for; nothing of it can be read.
     pub(crate) high: i64,
     /// Topics that exist.
@@ -74,8 +78,8 @@ impl Broker for Fake {
         Ok(Box::new(self.clone()))
     }
 
-    fn producer(&self, _: &ProducerSpec) -> Result<Box<dyn Producer>, BrokerError> {
-        self.answer("producer", "")?;
+    fn producer(&self, spec: &ProducerSpec) -> Result<Box<dyn Producer>, BrokerError> {
+        self.answer("producer", if spec.client_id == "w" { "" } else { &spec.transactional_id })?;
         Ok(Box::new(self.clone()))
     }
 
@@ -144,7 +148,8 @@ impl Consumer for Fake {
 
     fn generation(&mut self) -> Result<Generation, BrokerError> {
         self.answer("generation", "")?;
-        Ok(Generation { group: "app".into(), id: 1, member: "m".into(), instance: None })
+        let member = self.script(|s| if s.member.is_empty() { "m".to_owned() } else { s.member.clone() });
+        Ok(Generation { group: "app".into(), id: 1, member, instance: None })
     }
 
     fn lag(&mut self, _: &TopicPartition) -> Option<u64> {
@@ -200,6 +205,21 @@ impl Reader for Fake {
     ) -> Result<Vec<Option<Committed>>, BrokerError> {
         self.answer("committed", "")?;
         Ok(vec![self.script(|s| s.committed.clone()); of.len()])
+    }
+
+    fn last_committed(
+        &mut self,
+        _: &str,
+        of: &[TopicPartition],
+        _: Duration,
+    ) -> Result<Vec<Option<Committed>>, BrokerError> {
+        self.answer("last_committed", "")?;
+        Ok(vec![self.script(|s| s.committed.clone()); of.len()])
+    }
+
+    fn members(&mut self, _: &str, _: Duration) -> Result<Vec<String>, BrokerError> {
+        self.answer("members", "")?;
+        Ok(self.script(|s| s.members.clone()))
     }
 
     fn watermarks(&mut self, of: &[TopicPartition], _: Duration) -> Result<Vec<Watermarks>, BrokerError> {

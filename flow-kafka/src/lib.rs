@@ -43,6 +43,7 @@ mod recovery;
 mod run;
 #[cfg(feature = "embedded")]
 pub mod sim;
+mod takeover;
 mod tasks;
 mod topics;
 mod warm;

@@ -17,6 +17,7 @@ use flow_core::{Offset, Task};
 use crate::broker::{Broker, BrokerError, Committed, ErrorKind, Host, Reader, TopicPartition, Watermarks};
 use crate::error::RunError;
 use crate::offsets::Note;
+use crate::takeover::Takeover;
 use crate::topics::{Layout, TaskId};
 use crate::warm::Warm;
 
@@ -76,13 +77,15 @@ pub(crate) enum Report {
 const SLICE: Duration = Duration::from_secs(1);
 const SINGLE: Duration = Duration::from_millis(200);
 const POLL: Duration = Duration::from_millis(50);
+/// Snapshots that bring nothing for so long are held back by an open transaction.
+const STALLED: Duration = Duration::from_millis(250);
 const REPORT_EVERY: Duration = Duration::from_secs(3);
 
 /// Recovers the jobs and reports each as soon as it is ready.
 pub(crate) fn run(broker: &dyn Broker, layout: &Layout, jobs: Vec<Job>, deadline: Duration, reports: &Sender<Report>) {
     let wanted = jobs.iter().map(|job| Arc::clone(&job.cancelled)).collect();
     let ids = jobs.iter().map(|job| (job.id, job.epoch)).collect();
-    let recovery = Recovery { host: broker.host(), layout, deadline, reports, wanted };
+    let recovery = Recovery { broker, host: broker.host(), layout, deadline, reports, wanted };
     let outcome =
         broker.reader().map_err(|cause| RunError::Broker { doing: "opening a recovery client".into(), cause });
     if let Err(error) = outcome.and_then(|mut reader| recovery.run(&mut *reader, jobs)) {
@@ -92,6 +95,7 @@ pub(crate) fn run(broker: &dyn Broker, layout: &Layout, jobs: Vec<Job>, deadline
 }
 
 struct Recovery<'a> {
+    broker: &'a dyn Broker,
     host: &'a dyn Host,
     layout: &'a Layout,
     deadline: Duration,
@@ -131,12 +135,13 @@ impl Recovery<'_> {
     fn run(&self, reader: &mut dyn Reader, mut jobs: Vec<Job>) -> Result<(), RunError> {
         let mut since = self.host.elapsed();
         let mut said = false;
+        let mut takeover = Takeover::new(self.broker, &self.layout.app);
         while !jobs.is_empty() {
             jobs.retain(|job| !job.cancelled.load(Ordering::Acquire));
             let (located, waiting) = self.locate(reader, jobs)?;
             jobs = waiting;
             if !located.is_empty() {
-                self.restore(reader, located)?;
+                self.restore(reader, &mut takeover, located)?;
                 since = self.host.elapsed();
             } else if let Some(job) = jobs.first() {
                 let inputs = self.layout.inputs(job.id);
@@ -144,6 +149,8 @@ impl Recovery<'_> {
                     log::info!("recovery of {} waits for an open transaction on its offset to end", inputs[0]);
                     said = true;
                 }
+                let waiting: Vec<_> = jobs.iter().map(|job| self.layout.inputs(job.id)).collect();
+                takeover.free_offsets(reader, &waiting);
                 if self.host.elapsed().saturating_sub(since) > self.deadline {
                     return Err(self.stalled(&inputs[0], "a transaction that commits its offset is still open: its producer hangs, or the broker does not abort it (transaction.timeout.ms)"));
                 }
@@ -291,7 +298,12 @@ impl Recovery<'_> {
     }
 
     /// Reads the snapshot partitions of all located jobs together.
-    fn restore(&self, reader: &mut dyn Reader, mut located: Vec<Located>) -> Result<(), RunError> {
+    fn restore(
+        &self,
+        reader: &mut dyn Reader,
+        takeover: &mut Takeover<'_>,
+        mut located: Vec<Located>,
+    ) -> Result<(), RunError> {
         let mut readings = Vec::new();
         for (at, item) in located.iter_mut().enumerate() {
             let id = item.job.id;
@@ -329,12 +341,13 @@ impl Recovery<'_> {
                 self.ready(reader, slot.take())?;
             }
         }
-        if readings.is_empty() { Ok(()) } else { self.read(reader, readings, slots) }
+        if readings.is_empty() { Ok(()) } else { self.read(reader, takeover, readings, slots) }
     }
 
     fn read(
         &self,
         reader: &mut dyn Reader,
+        takeover: &mut Takeover<'_>,
         mut readings: Vec<Reading>,
         mut slots: Vec<Option<Located>>,
     ) -> Result<(), RunError> {
@@ -371,6 +384,11 @@ impl Recovery<'_> {
                         self.ready(reader, slots[reading.at].take())?;
                     }
                 }
+            }
+            if now.saturating_sub(progressed) > STALLED {
+                let held = readings.iter().filter_map(|reading| slots[reading.at].as_ref());
+                let owners = held.filter_map(|s| Some((s.note.as_ref()?, self.layout.inputs(s.job.id).swap_remove(0))));
+                takeover.free_snapshots(reader, owners);
             }
             if let Some(first) = readings.first()
                 && now.saturating_sub(progressed) > self.deadline

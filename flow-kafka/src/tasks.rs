@@ -23,8 +23,9 @@ pub(crate) struct Active {
     pub(crate) committed_by: String,
     /// Stores that have ever written a snapshot of this task: their logs must not be empty when it is recovered.
     pub(crate) written: BTreeSet<String>,
-    /// It is given up: its offset commits once more, also where nothing moved, so that a successor finds who had it last.
-    pub(crate) leaving: bool,
+    /// Its offset commits once more, also where nothing moved: at its start and when it is given up, so that a successor finds who
+    /// had it last.
+    pub(crate) announces: bool,
     /// Outputs and snapshots of the kept effects that the open transaction has already.
     pub(crate) sent: Sent,
     /// Sources that are paused because too much of theirs waits in memory.
@@ -46,7 +47,7 @@ impl Active {
 
     /// True if a commit concerns this task.
     pub(crate) fn has_to_commit(&self) -> bool {
-        self.leaving || self.task.is_dirty()
+        self.announces || self.task.is_dirty()
     }
 
     /// What it had is committed, by the producer of this transactional id.
@@ -55,7 +56,7 @@ impl Active {
         if self.committed_by != by {
             by.clone_into(&mut self.committed_by);
         }
-        self.leaving = false;
+        self.announces = false;
         self.sent = Sent::default();
         self.task.committed();
     }

@@ -40,7 +40,7 @@ impl Warm {
 impl Active {
     /// Makes it ready to be put aside: nothing of it is on its way, and what waits in its queues comes again.
     pub(crate) fn rest(&mut self) {
-        self.leaving = false;
+        self.announces = false;
         self.sent = Sent::default();
         self.paused.fill(false);
         self.task.forget_queued();
@@ -83,7 +83,7 @@ mod tests {
             commit,
             committed_by: committed_by.to_owned(),
             written: BTreeSet::new(),
-            leaving: true,
+            announces: true,
             sent: Sent { outputs: 1, snapshots: 0 },
             paused: vec![true],
         })
@@ -144,6 +144,6 @@ mod tests {
         active.rest();
         assert_eq!((active.next(0), active.task.queued(0)), (Offset(4), 0));
         assert_eq!((active.task.effects().outputs_len(), active.sent), (1, Sent::default()));
-        assert!(active.has_to_commit() && !active.leaving && !active.paused[0]);
+        assert!(active.has_to_commit() && !active.announces && !active.paused[0]);
     }
 }

@@ -186,7 +186,7 @@ impl Worker {
     fn timeout(&self) -> Duration {
         let host = self.broker.host();
         let mut timeout = if self.pending.is_empty() { POLL_MAX } else { POLL_RECOVERING };
-        if self.tasks.iter().any(|task| task.task.is_dirty()) {
+        if self.tasks.iter().any(Active::has_to_commit) {
             timeout = timeout.min((self.last_commit + self.config.commit_interval).saturating_sub(host.elapsed()));
         }
         if let Some(wakeup) = self.tasks.iter().filter_map(|task| task.task.next_wakeup()).min() {

@@ -46,7 +46,7 @@ fn bench() -> Bench {
         commit: 4,
         committed_by: String::new(),
         written: BTreeSet::new(),
-        leaving: false,
+        announces: false,
         sent: Sent::default(),
         paused: vec![false],
     };
@@ -264,7 +264,7 @@ fn an_outage_that_aborts_transactions_does_not_count_as_a_refusal() {
 #[test]
 fn a_task_that_is_given_up_commits_its_offset_even_where_nothing_moved() {
     let mut bench = bench();
-    bench.tasks[0].leaving = true;
+    bench.tasks[0].announces = true;
     assert_eq!(bench.commit().unwrap(), Outcome::Done);
     let calls = bench.fake.calls();
     assert_eq!(calls, ["producer", "init", "begin", "flush", "generation", "send_offsets 0", "commit"]);
@@ -288,4 +288,21 @@ fn a_producer_that_failed_but_was_not_fenced_is_replaced_under_the_same_id_which
     let first = bench.note().transactional_id;
     assert_eq!(bench.commit().unwrap(), Outcome::Done);
     assert_eq!(bench.note().transactional_id, first);
+}
+
+/// A successor ends what an id left open once the member that it stands for is gone from the group.
+#[test]
+fn a_worker_that_is_another_member_commits_under_another_id() {
+    let mut bench = bench();
+    bench.process(0);
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    let first = bench.note().transactional_id;
+    bench.fake.script(|s| s.member = "m-again".into());
+    bench.process(1);
+    bench.fake.calls();
+    assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+    assert_eq!(bench.fake.calls(), ["begin", "send 1", "send 1", "flush", "generation", "abort"]);
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    assert_ne!(bench.note().transactional_id, first);
+    assert_eq!(bench.note().member, "m-again");
 }

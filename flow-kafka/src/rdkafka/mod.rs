@@ -25,6 +25,7 @@ mod host;
 #[cfg(test)]
 mod injected;
 mod list;
+mod members;
 mod message;
 mod outgoing;
 mod parts;

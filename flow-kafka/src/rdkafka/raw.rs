@@ -53,6 +53,9 @@ unsafe extern "C" {
     ) -> c_int;
     pub(super) fn rd_kafka_flush(rk: *mut sys::rd_kafka_t, timeout_ms: c_int) -> c_int;
     pub(super) fn rd_kafka_topic_result_error(result: *const sys::rd_kafka_topic_result_t) -> c_int;
+    pub(super) fn rd_kafka_ConsumerGroupDescription_state(
+        group: *const sys::rd_kafka_ConsumerGroupDescription_t,
+    ) -> c_int;
     pub(super) fn rd_kafka_ConfigResource_error(resource: *const sys::rd_kafka_ConfigResource_t) -> c_int;
     pub(super) fn rd_kafka_NewTopic_set_config(
         topic: *mut sys::rd_kafka_NewTopic_t,

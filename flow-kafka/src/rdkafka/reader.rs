@@ -4,6 +4,7 @@
 //! offsets are asked for as stable and watermarks as uncommitted, while records are read as committed.
 
 use std::collections::VecDeque;
+use std::ffi::c_int;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,7 @@ use super::error::{Code, Failure, general_kind, heals_itself};
 use super::feed::{Feed, Notice, Watch};
 use super::host::Deadline;
 use super::list::{Entry, List, entries};
+use super::members::members;
 use super::message::Message;
 use super::queue::{Queue, Wake};
 use super::request::{Options, answer, array};
@@ -72,6 +74,7 @@ impl RdkafkaReader {
         &mut self,
         group: &str,
         of: &[TopicPartition],
+        stable: bool,
         timeout: Duration,
     ) -> Result<Vec<Option<Committed>>, BrokerError> {
         let client = self.client(Some(group))?;
@@ -82,7 +85,7 @@ impl RdkafkaReader {
         let options = Options::new(client, operation, timeout)?;
         // SAFETY: client, options, request and queue live for the calls; librdkafka copies the request.
         unsafe {
-            Failure::take(sys::rd_kafka_AdminOptions_set_require_stable_offsets(options.raw(), 1))
+            Failure::take(sys::rd_kafka_AdminOptions_set_require_stable_offsets(options.raw(), c_int::from(stable)))
                 .map_err(|failure| failure.general(&what))?;
             let mut requests = [request.0.as_ptr()];
             sys::rd_kafka_ListConsumerGroupOffsets(
@@ -200,7 +203,23 @@ impl Reader for RdkafkaReader {
         if of.is_empty() {
             return Ok(Vec::new());
         }
-        until(timeout, |left| self.ask_committed(group, of, left))
+        until(timeout, |left| self.ask_committed(group, of, true, left))
+    }
+
+    fn last_committed(
+        &mut self,
+        group: &str,
+        of: &[TopicPartition],
+        timeout: Duration,
+    ) -> Result<Vec<Option<Committed>>, BrokerError> {
+        if of.is_empty() {
+            return Ok(Vec::new());
+        }
+        until(timeout, |left| self.ask_committed(group, of, false, left))
+    }
+
+    fn members(&mut self, group: &str, timeout: Duration) -> Result<Vec<String>, BrokerError> {
+        members(self.client(Some(group))?, group, timeout)
     }
 
     fn watermarks(&mut self, of: &[TopicPartition], timeout: Duration) -> Result<Vec<Watermarks>, BrokerError> {

@@ -175,3 +175,59 @@ fn a_note_of_a_newer_release_is_refused() {
     fake.script(|s| s.committed = Some(Committed { offset: Offset(0), metadata: r#"{"v":9}"#.into() }));
     assert!(failure(&fake).contains("version 9"));
 }
+
+/// A broker on which `dead` committed last, as the member `gone`.
+fn left_by_a_dead_owner(members: &[&str]) -> Fake {
+    let fake = Fake::default();
+    let note = Note { commit: 3, transactional_id: "dead".into(), member: "gone".into(), ..Note::default() };
+    fake.script(|s| {
+        s.committed = Some(Committed { offset: Offset(0), metadata: note.encode() });
+        s.members = members.iter().map(|member| (*member).to_owned()).collect();
+    });
+    fake
+}
+
+fn takeovers(fake: &Fake) -> usize {
+    fake.calls().iter().filter(|call| *call == "producer dead").count()
+}
+
+#[test]
+fn an_offset_that_a_dead_owner_left_pending_is_freed_by_initialising_its_id_once() {
+    let fake = left_by_a_dead_owner(&["alive"]);
+    fake.plan("committed", &[ErrorKind::Unstable; 20]);
+    assert!(matches!(recovered(&fake), Report::Restored(_)));
+    assert_eq!(takeovers(&fake), 1);
+}
+
+#[test]
+fn an_initialisation_that_gets_no_answer_is_asked_again() {
+    let fake = left_by_a_dead_owner(&["alive"]);
+    fake.plan("committed", &[ErrorKind::Unstable; 20]);
+    fake.plan("init", &[ErrorKind::Retriable]);
+    assert!(matches!(recovered(&fake), Report::Restored(_)));
+    assert_eq!(takeovers(&fake), 2);
+}
+
+/// Initialising the id of a producer that works would shut it out.
+#[test]
+fn the_id_of_an_owner_that_may_live_is_never_initialised() {
+    for (members, asked) in [(&["alive", "gone"][..], ErrorKind::Unstable), (&[], ErrorKind::Unstable)] {
+        let fake = left_by_a_dead_owner(members);
+        fake.plan("committed", &[asked; 20]);
+        assert!(matches!(recovered(&fake), Report::Restored(_)));
+        assert_eq!(takeovers(&fake), 0, "{members:?}");
+    }
+    let fake = left_by_a_dead_owner(&["alive"]);
+    fake.plan("committed", &[ErrorKind::Unstable; 20]);
+    fake.plan("members", &[ErrorKind::Retriable; 20]);
+    assert!(matches!(recovered(&fake), Report::Restored(_)));
+    assert_eq!(takeovers(&fake), 0, "nobody knows who lives");
+}
+
+#[test]
+fn snapshots_that_a_dead_owner_holds_back_are_freed_too() {
+    let fake = left_by_a_dead_owner(&["alive"]);
+    fake.script(|s| s.high = 5);
+    failure(&fake);
+    assert_eq!(takeovers(&fake), 1);
+}

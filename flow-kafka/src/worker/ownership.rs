@@ -38,6 +38,9 @@ impl Worker {
             Rebalance::Lost(partitions) => {
                 log_partitions("lost", self.number, partitions);
                 self.give_up(partitions)?;
+                // The next membership has another member id, so its transactions have another id.
+                self.committer.abort(self.tasks.all());
+                self.committer.renew();
             }
         }
         match consumer.acknowledge(rebalance) {
@@ -60,7 +63,7 @@ impl Worker {
     /// The offsets of tasks that are given up commit once more, even where nothing moved.
     fn mark_leaving(&mut self, partitions: &[TopicPartition]) {
         for task in self.tasks.all() {
-            task.leaving = task.inputs.iter().any(|input| partitions.contains(input));
+            task.announces |= task.inputs.iter().any(|input| partitions.contains(input));
         }
     }
 

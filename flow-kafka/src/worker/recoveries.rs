@@ -92,7 +92,7 @@ impl Worker {
             commit,
             committed_by,
             written,
-            leaving: false,
+            announces: false,
             sent: Sent::default(),
             paused: vec![false; inputs.len()],
             inputs,
@@ -125,7 +125,7 @@ impl Worker {
     }
 
     /// Lets a task's records flow; false if that must wait for a rebalance.
-    fn start(&mut self, active: Box<Active>, consumer: &mut dyn Consumer) -> Result<bool, RunError> {
+    fn start(&mut self, mut active: Box<Active>, consumer: &mut dyn Consumer) -> Result<bool, RunError> {
         let id = active.id;
         let next = |(source, input): (usize, &TopicPartition)| (input.clone(), active.next(source));
         let at: Vec<(TopicPartition, Offset)> = active.inputs.iter().enumerate().map(next).collect();
@@ -141,6 +141,7 @@ impl Worker {
             }
             Err(cause) => return Err(self.broken(&format!("starting {}", at[0].0), cause)),
         }
+        active.announces = active.committed_by != self.committer.transactional_id();
         self.tasks.add(*active);
         Ok(true)
     }

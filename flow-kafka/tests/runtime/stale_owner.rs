@@ -7,7 +7,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flow_core::{Topic, Topology, TopologyBuilder, Utf8};
 use flow_kafka::broker::Broker;
@@ -18,6 +18,10 @@ use crate::gate::{Gate, StopAt};
 use crate::kafka::{Kafka, record, wait_for};
 
 const CHILD: &str = "FLOW_STALE_OWNER_CHILD";
+/// What [`Kafka::config`] asks for.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
+/// How long the broker waits for a dead owner's transaction: nobody else should.
+const LONG: Duration = Duration::from_secs(60);
 
 fn topology(kafka: &Kafka) -> Topology {
     let topology = TopologyBuilder::new();
@@ -34,8 +38,12 @@ fn owner_process() {
     let arguments: Vec<&str> = arguments.split(' ').collect();
     let [bootstrap, app, stop] = arguments[..] else { panic!("{arguments:?}") };
     let kafka = Kafka::of(bootstrap, app);
-    let (topology, config) = (topology(&kafka), kafka.config());
-    let settings = ClientSettings { session_timeout: Duration::from_secs(6), ..ClientSettings::new(bootstrap) };
+    let (topology, config) = (topology(&kafka), kafka.config().transaction_timeout(LONG));
+    let settings = ClientSettings {
+        session_timeout: SESSION_TIMEOUT,
+        transaction_timeout: LONG,
+        ..ClientSettings::new(bootstrap)
+    };
     let broker = RdkafkaBroker::new(settings).unwrap();
     let broker: Arc<dyn Broker> = match stop {
         "begin" => Arc::new(Gate::new(broker, StopAt::Begin, 100)),
@@ -141,6 +149,28 @@ fn an_owner_suspended_inside_its_transaction_is_refused_by_its_epoch() {
     let left = suspend(&Kafka::new("stale-inside"), "commit");
     assert!(left.first_owner.iter().any(|line| line.starts_with("COMMIT")), "{:?}", left.first_owner);
     left.assert_as_if_nothing_had_happened();
+}
+
+#[test]
+fn a_transaction_that_a_killed_owner_left_open_is_ended_by_its_successor() {
+    let kafka = Kafka::new("takeover");
+    kafka.create("in", 1, &[]);
+    kafka.create("out", 1, &[]);
+    let events = |count| kafka.send("in", &vec![record("k", "e"); count]);
+    let first = Owner::start(&kafka, "commit");
+    wait_for("the first owner has said who it is", || kafka.committed("in") == Some(0));
+    events(100);
+    wait_for("the first owner stops inside its transaction", || first.said("STOPPING"));
+    let killed = Instant::now();
+    drop(first);
+    let second = Owner::start(&kafka, "never");
+    events(50);
+    wait_for("the second owner commits", || kafka.committed("in") == Some(150));
+    let silent = killed.elapsed();
+    println!("committed again {} ms after the kill", silent.as_millis());
+    drop(second);
+    assert_eq!(kafka.numbers("out"), (1..=150).collect::<Vec<u64>>());
+    assert!(silent < SESSION_TIMEOUT + Duration::from_secs(3), "silent for {} ms", silent.as_millis());
 }
 
 #[test]

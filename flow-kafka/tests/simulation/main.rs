@@ -78,7 +78,7 @@ fn a_broker_that_ignores_the_fences_is_found_out() {
 }
 
 /// What should happen to a good part of many seeds, as their traces tell it.
-const SIGHTS: [&str; 14] = [
+const SIGHTS: [&str; 15] = [
     " crashed",
     " paused",
     "answer is lost",
@@ -89,6 +89,7 @@ const SIGHTS: [&str; 14] = [
     "= Abort",
     "= Retriable",
     "= Unstable",
+    "members of group",
     ", lost [",
     ", revoked [",
     "aborting the transaction",

@@ -59,6 +59,19 @@ impl<B: Broker> Reader for SlowReader<B> {
         self.inner.committed(group, of, timeout)
     }
 
+    fn last_committed(
+        &mut self,
+        group: &str,
+        of: &[TopicPartition],
+        timeout: Duration,
+    ) -> Result<Vec<Option<Committed>>, BrokerError> {
+        self.inner.last_committed(group, of, timeout)
+    }
+
+    fn members(&mut self, group: &str, timeout: Duration) -> Result<Vec<String>, BrokerError> {
+        self.inner.members(group, timeout)
+    }
+
     fn watermarks(&mut self, of: &[TopicPartition], timeout: Duration) -> Result<Vec<Watermarks>, BrokerError> {
         self.inner.watermarks(of, timeout)
     }

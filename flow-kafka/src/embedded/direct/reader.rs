@@ -8,7 +8,8 @@ use flow_core::Offset;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use kafka_protocol::messages::{
-    BrokerId, FetchResponse, GroupId, ListOffsetsRequest, OffsetFetchRequest, RequestKind, ResponseKind,
+    BrokerId, DescribeGroupsRequest, FetchResponse, GroupId, ListOffsetsRequest, OffsetFetchRequest, RequestKind,
+    ResponseKind,
 };
 use kafka_protocol::protocol::StrBytes;
 
@@ -35,6 +36,14 @@ struct Position {
     moved: bool,
 }
 
+fn offsets_text(of: &[TopicPartition], found: &[Option<Committed>]) -> String {
+    let text = of.iter().zip(found).map(|(partition, committed)| match committed {
+        Some(committed) => format!("{partition}@{}", committed.offset.0),
+        None => format!("{partition}@none"),
+    });
+    text.collect::<Vec<_>>().join(" ")
+}
+
 /// What a poll brought: records to hand out.
 type Brought = Vec<(TopicPartition, Vec<Kept>)>;
 
@@ -47,6 +56,7 @@ impl DirectReader {
         &self,
         group: &str,
         of: &[TopicPartition],
+        stable: bool,
         timeout: Duration,
     ) -> Result<Vec<Option<Committed>>, BrokerError> {
         let topics = by_topic(of)
@@ -54,7 +64,7 @@ impl DirectReader {
         let request = OffsetFetchRequest::default()
             .with_group_id(GroupId(StrBytes::from_string(group.to_owned())))
             .with_topics(Some(topics.collect()))
-            .with_require_stable(true);
+            .with_require_stable(stable);
         let what = format!("reading the committed offsets of group {group}");
         let mut unstable = None;
         let found =
@@ -93,6 +103,24 @@ impl DirectReader {
             (Err(error), Some(unstable)) if error.kind == ErrorKind::Retriable => Err(unstable),
             (Err(error), _) => Err(error),
         }
+    }
+
+    fn describe_group(&self, group: &str, timeout: Duration) -> Result<Vec<String>, BrokerError> {
+        let what = format!("describing group {group}");
+        let id = GroupId(StrBytes::from_string(group.to_owned()));
+        let request = RequestKind::DescribeGroups(DescribeGroupsRequest::default().with_groups(vec![id]));
+        self.link.ask(&what, 5, &request, self.link.deadline(timeout), |answer| {
+            let ResponseKind::DescribeGroups(answer) = answer else { return None };
+            let described = answer.groups.first()?;
+            let code = described.error_code;
+            if code == 0 && !["Stable", "PreparingRebalance", "CompletingRebalance"].contains(&&*described.group_state)
+            {
+                let text = format!("{what}: it is {}, so nobody is a member for sure", described.group_state);
+                return Some(Judged::Failed(BrokerError::new(ErrorKind::Retriable, text)));
+            }
+            let members = described.members.iter().map(|member| member.member_id.to_string()).collect();
+            Some(Judged::of(&what, code, codes::of_read(code), members))
+        })
     }
 
     /// Offsets by Kafka's special timestamps, uncommitted records counted.
@@ -184,14 +212,29 @@ impl Reader for DirectReader {
     ) -> Result<Vec<Option<Committed>>, BrokerError> {
         self.link.call(
             format_args!("committed of {} partitions", of.len()),
-            || self.fetch_offsets(group, of, timeout),
-            |found| {
-                let text = of.iter().zip(found).map(|(partition, committed)| match committed {
-                    Some(committed) => format!("{partition}@{}", committed.offset.0),
-                    None => format!("{partition}@none"),
-                });
-                text.collect::<Vec<_>>().join(" ")
-            },
+            || self.fetch_offsets(group, of, true, timeout),
+            |found| offsets_text(of, found),
+        )
+    }
+
+    fn last_committed(
+        &mut self,
+        group: &str,
+        of: &[TopicPartition],
+        timeout: Duration,
+    ) -> Result<Vec<Option<Committed>>, BrokerError> {
+        self.link.call(
+            format_args!("last committed of {} partitions", of.len()),
+            || self.fetch_offsets(group, of, false, timeout),
+            |found| offsets_text(of, found),
+        )
+    }
+
+    fn members(&mut self, group: &str, timeout: Duration) -> Result<Vec<String>, BrokerError> {
+        self.link.call(
+            format_args!("members of group {group}"),
+            || self.describe_group(group, timeout),
+            |members| members.join(" "),
         )
     }
 
