@@ -30,6 +30,7 @@ pub struct KafkaConfig {
     pub(crate) replication: i32,
     pub(crate) start_timeout: Duration,
     pub(crate) recovery_deadline: Duration,
+    pub(crate) purge_interval: Duration,
     pub(crate) client: ClientSettings,
 }
 
@@ -84,6 +85,7 @@ impl KafkaConfig {
             replication: -1,
             start_timeout: Duration::from_secs(30),
             recovery_deadline: Duration::from_secs(120),
+            purge_interval: Duration::from_secs(30),
             client: ClientSettings::new(bootstrap),
         }
     }
@@ -147,6 +149,12 @@ impl KafkaConfig {
     /// How long to wait at start for a broker that does not answer (default 30 s).
     pub fn start_timeout(mut self, timeout: Duration) -> Self {
         self.start_timeout = timeout;
+        self
+    }
+
+    /// How often the records of repartition topics that are committed are deleted (default 30 s). They are read by nobody else.
+    pub fn purge_interval(mut self, interval: Duration) -> Self {
+        self.purge_interval = interval;
         self
     }
 

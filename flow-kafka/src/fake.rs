@@ -109,8 +109,11 @@ impl Host for Fake {
         self.script(|s| s.clock += time);
     }
 
-    fn spawn(&self, name: &str, _: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Joiner>, BrokerError> {
-        Err(BrokerError::new(ErrorKind::Refused, format!("no thread for {name} in a unit test")))
+    /// Runs it at once, on the caller's thread.
+    fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Joiner>, BrokerError> {
+        self.answer("spawn", name)?;
+        run();
+        Ok(Box::new(Ended))
     }
 
     fn unique(&self) -> u64 {
@@ -118,6 +121,18 @@ impl Host for Fake {
             s.ids += 1;
             s.ids
         })
+    }
+}
+
+struct Ended;
+
+impl Joiner for Ended {
+    fn join(self: Box<Self>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn is_finished(&self) -> bool {
+        true
     }
 }
 
@@ -256,7 +271,8 @@ impl Admin for Fake {
         Ok(())
     }
 
-    fn delete_records(&mut self, _: &[(TopicPartition, Offset)], _: Duration) -> Result<(), BrokerError> {
-        Ok(())
+    fn delete_records(&mut self, below: &[(TopicPartition, Offset)], _: Duration) -> Result<(), BrokerError> {
+        let below: Vec<String> = below.iter().map(|(of, offset)| format!("{of}<{offset}")).collect();
+        self.answer("delete_records", below.join(" "))
     }
 }

@@ -38,6 +38,7 @@ mod failure;
 #[cfg(test)]
 mod fake;
 mod offsets;
+mod purge;
 pub mod rdkafka;
 mod recovery;
 mod run;

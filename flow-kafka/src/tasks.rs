@@ -17,6 +17,8 @@ pub(crate) struct Active {
     pub(crate) sources: Vec<String>,
     /// Where each source went on after the recovery.
     pub(crate) start: Vec<Offset>,
+    /// The offset of each source that is known to be committed: nothing below it is needed any more.
+    pub(crate) committed_at: Vec<Offset>,
     /// The number of the last commit.
     pub(crate) commit: u64,
     /// The transactional id of the last commit; empty before the first one.
@@ -53,6 +55,9 @@ impl Active {
     /// What it had is committed, by the producer of this transactional id.
     pub(crate) fn committed(&mut self, by: &str) {
         self.commit += 1;
+        for source in 0..self.inputs.len() {
+            self.committed_at[source] = self.next(source);
+        }
         if self.committed_by != by {
             by.clone_into(&mut self.committed_by);
         }

@@ -47,6 +47,12 @@ impl Layout {
         topics
     }
 
+    /// True if this source of a sub-topology reads a repartition topic.
+    pub(crate) fn is_repartition(&self, sub: usize, source: usize) -> bool {
+        let source = self.subs[sub].topology.sources().get(source);
+        source.is_some_and(|source| matches!(source.topic, TopicName::Repartition(_)))
+    }
+
     /// The sub-topology and source that read a topic.
     pub(crate) fn source(&self, topic: &str) -> Option<(usize, usize)> {
         self.by_topic.get(topic).copied()
@@ -244,7 +250,10 @@ fn internal_topics(
                 let name = names.full(&source.topic);
                 let config = vec![
                     setting("cleanup.policy", "delete"),
+                    // All is kept until it is purged, in segments small enough that purging gives space back.
                     setting("retention.ms", "-1"),
+                    setting("retention.bytes", "-1"),
+                    setting("segment.bytes", "52428800"),
                     setting("message.timestamp.type", "CreateTime"),
                 ];
                 topics.insert(name.clone(), NewTopic { partitions: counts[&name], name, replication, config });

@@ -80,6 +80,7 @@ mod tests {
             inputs: vec![TopicPartition::new("in", 0)],
             sources: vec!["in".to_owned()],
             start: vec![Offset(3)],
+            committed_at: vec![Offset(3)],
             commit,
             committed_by: committed_by.to_owned(),
             written: BTreeSet::new(),

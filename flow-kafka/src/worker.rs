@@ -23,6 +23,7 @@ use crate::commit::{Committer, Outcome};
 use crate::config::KafkaConfig;
 use crate::error::RunError;
 use crate::failure::{Failure, Halt, guard, halted};
+use crate::purge::Purge;
 use crate::recovery::Report;
 use crate::tasks::{Active, Tasks};
 use crate::topics::{Layout, TaskId};
@@ -48,6 +49,7 @@ pub(crate) struct Worker {
     shared: Arc<Shared>,
     tasks: Tasks,
     committer: Committer,
+    purge: Purge,
     /// Partitions that the group gave us and that we have not given back.
     owned: BTreeSet<TopicPartition>,
     /// Tasks being recovered.
@@ -86,6 +88,7 @@ impl Worker {
         let client_id = format!("worker-{number}");
         let (timeout, stop) = (config.client.transaction_timeout, Arc::clone(&shared));
         let stopping = Arc::new(move || stop.stopping());
+        let purge = Purge::new(Arc::clone(&broker), number, config.purge_interval);
         let committer = Committer::new(Arc::clone(&broker), Arc::clone(&layout), client_id, timeout, stopping);
         Worker {
             number,
@@ -95,6 +98,7 @@ impl Worker {
             shared,
             tasks: Tasks::default(),
             committer,
+            purge,
             owned: BTreeSet::new(),
             pending: BTreeMap::new(),
             aside: BTreeMap::new(),
@@ -168,9 +172,17 @@ impl Worker {
                         log::warn!("worker {}: polling goes on without an answer: {error}", self.number);
                     }
                 }
-                Err(error) if matches!(error.kind, ErrorKind::Fatal | ErrorKind::Fenced) => {
+                Err(error)
+                    if matches!(error.kind, ErrorKind::Fatal | ErrorKind::Fenced | ErrorKind::OffsetOutOfRange) =>
+                {
                     log::warn!("worker {}: the consumer is of no use any more, a new one joins: {error}", self.number);
                     self.lose_everything()?;
+                    if error.kind == ErrorKind::OffsetOutOfRange {
+                        // Either another owner went on and has purged what we were about to read, and we have yet to learn that
+                        // we lost the partition; or records were deleted before anybody read them, or the log was cut off. The
+                        // recovery can tell, but only from the broker's offsets: where the tasks were is of no use.
+                        self.aside.clear();
+                    }
                     let dead = std::mem::replace(consumer, self.join_group()?);
                     dead.close();
                 }
@@ -308,6 +320,7 @@ impl Worker {
         }
         self.commit(consumer)?;
         let now = self.broker.host().elapsed();
+        self.purge.begin_if_due(now, &self.layout, self.tasks.iter());
         if now.saturating_sub(self.last_publish) >= Duration::from_millis(200) {
             self.publish(self.is_running());
         }

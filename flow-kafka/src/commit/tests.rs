@@ -42,6 +42,7 @@ fn bench() -> Bench {
         task,
         inputs,
         sources: vec!["events".into()],
+        committed_at: start.clone(),
         start,
         commit: 4,
         committed_by: String::new(),

@@ -41,7 +41,7 @@ fn internal_topics_get_kafka_streams_names_and_the_settings_that_keep_their_data
     assert_eq!(
         created,
         [
-            r#"create app-by-word-repartition 3 [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("message.timestamp.type", "CreateTime")]"#,
+            r#"create app-by-word-repartition 3 [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1"), ("segment.bytes", "52428800"), ("message.timestamp.type", "CreateTime")]"#,
             r#"create app-per-word-changelog 3 [("cleanup.policy", "compact"), ("message.timestamp.type", "CreateTime")]"#,
         ]
     );

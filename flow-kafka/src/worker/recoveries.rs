@@ -88,6 +88,7 @@ impl Worker {
             id,
             task,
             sources: sources.iter().map(|source| source.topic.to_string()).collect(),
+            committed_at: offsets.clone(),
             start: offsets,
             commit,
             committed_by,

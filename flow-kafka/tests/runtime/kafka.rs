@@ -101,6 +101,21 @@ impl Kafka {
         std::thread::sleep(Duration::from_secs(1));
     }
 
+    /// The first offset and the high watermark of partition 0.
+    pub(crate) fn watermarks(&self, what: &str) -> (i64, i64) {
+        let consumer: BaseConsumer = self.client().set("isolation.level", "read_uncommitted").create().unwrap();
+        consumer.fetch_watermarks(self.topic(what), 0, PATIENCE).unwrap()
+    }
+
+    /// Deletes the records of partition 0 below an offset.
+    pub(crate) fn delete_below(&self, what: &str, offset: i64) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().unwrap();
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(self.topic(what), 0, Offset::Offset(offset)).unwrap();
+        let options = AdminOptions::new().request_timeout(Some(PATIENCE));
+        futures::executor::block_on(admin.delete_records(&list, &options)).unwrap();
+    }
+
     /// Sends records to partition 0, in order.
     pub(crate) fn send(&self, what: &str, records: &[Sent<'_>]) {
         let producer: BaseProducer = self.client().create().unwrap();

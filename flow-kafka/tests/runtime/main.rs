@@ -10,5 +10,6 @@ mod bad_topics;
 mod failover;
 mod gate;
 mod kafka;
+mod purge;
 mod several_inputs;
 mod stale_owner;

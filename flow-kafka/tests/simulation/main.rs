@@ -78,7 +78,7 @@ fn a_broker_that_ignores_the_fences_is_found_out() {
 }
 
 /// What should happen to a good part of many seeds, as their traces tell it.
-const SIGHTS: [&str; 15] = [
+const SIGHTS: [&str; 17] = [
     " crashed",
     " paused",
     "answer is lost",
@@ -94,6 +94,8 @@ const SIGHTS: [&str; 15] = [
     ", revoked [",
     "aborting the transaction",
     "went on warm",
+    "delete_records",
+    "= OffsetOutOfRange",
 ];
 
 /// Thousands of seeds, when asked for.

@@ -36,6 +36,8 @@ pub(crate) struct Scenario {
     /// A process that crashed is started again after this time.
     pub(crate) restart: Option<Duration>,
     pub(crate) ignore_fences: bool,
+    /// How often a worker purges the repartition topic.
+    pub(crate) purge: Option<Duration>,
 }
 
 impl Scenario {
@@ -73,6 +75,9 @@ impl Scenario {
             let joins = Duration::from_millis(random.below(8000));
             let stays = random.chance(1, 2).then(|| joins + Duration::from_millis(random.below(8000)));
             scenario.visitor = Some((joins, stays));
+        }
+        if random.chance(2, 3) {
+            scenario.purge = Some(Duration::from_millis(200 + random.below(3000)));
         }
         scenario
     }
@@ -131,7 +136,10 @@ impl Stage {
 
     fn work(&self, process: Process, leaves: Option<Duration>) {
         let broker: Arc<dyn Broker> = Arc::new(self.simulation.broker(process, &ClientSettings::new(NOWHERE)));
-        let config = KafkaConfig::new(NOWHERE, APP).workers(self.scenario.workers);
+        let mut config = KafkaConfig::new(NOWHERE, APP).workers(self.scenario.workers);
+        if let Some(interval) = self.scenario.purge {
+            config = config.purge_interval(interval);
+        }
         let app = start_on(Arc::clone(&broker), self.scenario.topology(), config).unwrap();
         while !matches!(app.state(), State::Stopped | State::Failed) {
             if self.stop.load(Ordering::Relaxed) || leaves.is_some_and(|time| broker.host().elapsed() >= time) {
@@ -163,6 +171,7 @@ impl Stage {
             }
             let wait = if rest.is_empty() { 500 } else { random.below(500) };
             host.sleep(Duration::from_millis(wait));
+            self.assert_nothing_unread_is_gone(&view);
             let now = host.elapsed();
             for (process, name) in first.into_iter().zip(["a-again", "b-again"]) {
                 if !self.simulation.is_crashed(process) {
@@ -185,6 +194,17 @@ impl Stage {
         self.stop.store(true, Ordering::Relaxed);
         while !self.have_all_ended() {
             host.sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Purging may delete what is committed, and nothing else.
+    fn assert_nothing_unread_is_gone(&self, view: &View) {
+        let inputs = self.scenario.inputs();
+        for (input, committed) in inputs.iter().zip(view.committed(APP, &inputs).unwrap()) {
+            // A topic that is not there yet has no start.
+            let Ok(first) = view.first_offset(input) else { continue };
+            let committed = committed.map_or(0, |committed| committed.offset.0);
+            assert!(first <= committed, "{input} was purged below {first}, but only {committed} is committed");
         }
     }
 

@@ -37,6 +37,11 @@ pub struct Seen {
     pub headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
+/// The end of a log, where a time is asked for.
+const END: i64 = -1;
+/// Its start.
+const START: i64 = -2;
+
 /// Which records a reader gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
@@ -125,23 +130,28 @@ impl View {
 
     /// True if no transaction is open on the partition: all of it is there for a reader of committed records.
     pub fn is_stable(&self, partition: &TopicPartition) -> Result<bool, BrokerError> {
+        Ok(self.list(partition, END, Isolation::Committed)? == self.list(partition, END, Isolation::Uncommitted)?)
+    }
+
+    /// The first offset that was not deleted.
+    pub fn first_offset(&self, partition: &TopicPartition) -> Result<i64, BrokerError> {
+        self.list(partition, START, Isolation::Uncommitted)
+    }
+
+    fn list(&self, partition: &TopicPartition, which: i64, isolation: Isolation) -> Result<i64, BrokerError> {
         let what = format!("reading the ends of {partition}");
-        let list = |isolation| {
-            let entry = ListOffsetsPartition::default().with_partition_index(partition.partition.0).with_timestamp(-1);
-            let topic =
-                ListOffsetsTopic::default().with_name(topic_name(&partition.topic)).with_partitions(vec![entry]);
-            let request = ListOffsetsRequest::default()
-                .with_replica_id(BrokerId(-1))
-                .with_isolation_level(isolation)
-                .with_topics(vec![topic]);
-            let ResponseKind::ListOffsets(answer) = self.ask(&what, 5, RequestKind::ListOffsets(request))? else {
-                return Err(odd(&what));
-            };
-            let entry = answer.topics.first().and_then(|topic| topic.partitions.first()).ok_or_else(|| odd(&what))?;
-            checked(&what, entry.error_code)?;
-            Ok(entry.offset)
+        let entry = ListOffsetsPartition::default().with_partition_index(partition.partition.0).with_timestamp(which);
+        let topic = ListOffsetsTopic::default().with_name(topic_name(&partition.topic)).with_partitions(vec![entry]);
+        let request = ListOffsetsRequest::default()
+            .with_replica_id(BrokerId(-1))
+            .with_isolation_level(i8::from(isolation == Isolation::Committed))
+            .with_topics(vec![topic]);
+        let ResponseKind::ListOffsets(answer) = self.ask(&what, 5, RequestKind::ListOffsets(request))? else {
+            return Err(odd(&what));
         };
-        Ok(list(1)? == list(0)?)
+        let entry = answer.topics.first().and_then(|topic| topic.partitions.first()).ok_or_else(|| odd(&what))?;
+        checked(&what, entry.error_code)?;
+        Ok(entry.offset)
     }
 
     /// The committed offsets of a group, whatever transactions are open.
