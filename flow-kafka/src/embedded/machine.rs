@@ -2,6 +2,7 @@
 
 use kafka_protocol::messages::{RequestKind, ResponseKind};
 
+use super::cleaner::Cleaner;
 use super::fetch::Fetches;
 use super::groups::Groups;
 use super::topics::Topics;
@@ -58,6 +59,7 @@ pub struct Machine {
     pub(super) groups: Groups,
     pub(super) transactions: Transactions,
     pub(super) fetches: Fetches,
+    pub(super) cleaner: Cleaner,
 }
 
 impl Machine {
@@ -69,6 +71,7 @@ impl Machine {
             groups: Groups::default(),
             transactions: Transactions::default(),
             fetches: Fetches::default(),
+            cleaner: Cleaner::default(),
         }
     }
 
@@ -92,17 +95,24 @@ impl Machine {
         self.serve_woken(out);
     }
 
-    /// Does what is due at `now`: expired members, rebalances and transactions, and waiting requests whose time is over.
+    /// Does what is due at `now`: expired members, rebalances and transactions, logs to be compacted, and waiting requests whose
+    /// time is over.
     pub fn advance(&mut self, now: i64, out: &mut Vec<Reply>) {
         self.groups.expire(now, out);
         self.expire_transactions(now);
+        self.clean(now);
         self.serve_woken(out);
         self.serve_expired(now, out);
     }
 
     /// When [`advance`](Self::advance) has to be called next, if nothing else happens before.
     pub fn next_deadline(&self) -> Option<i64> {
-        let deadlines = [self.groups.next_deadline(), self.transactions.next_deadline(), self.fetches.next_deadline()];
+        let deadlines = [
+            self.groups.next_deadline(),
+            self.transactions.next_deadline(),
+            self.fetches.next_deadline(),
+            self.cleaner.next_deadline(),
+        ];
         deadlines.into_iter().flatten().min()
     }
 

@@ -15,6 +15,8 @@ pub struct Options {
     /// How often transactions are checked against their timeout
     /// (`transaction.abort.timed.out.transaction.cleanup.interval.ms`).
     pub transaction_check_interval: Duration,
+    /// How often logs are looked at to be compacted, or for records that are too old (`log.cleaner.backoff.ms`).
+    pub cleaner_interval: Duration,
     /// The longest transaction timeout that a producer may ask for (`transaction.max.timeout.ms`).
     pub transaction_timeout_max: Duration,
     /// The shortest session timeout that a member may ask for (`group.min.session.timeout.ms`).
@@ -36,6 +38,7 @@ impl Default for Options {
             port: 9092,
             ignore_fences: false,
             transaction_check_interval: Duration::from_secs(10),
+            cleaner_interval: Duration::from_secs(15),
             transaction_timeout_max: Duration::from_secs(15 * 60),
             session_timeout_min: Duration::from_secs(6),
             session_timeout_max: Duration::from_secs(30 * 60),

@@ -38,7 +38,7 @@ impl Machine {
         now: i64,
     ) -> Result<Appended, ResponseError> {
         let found = self.topics.get_mut(topic)?;
-        let rules = found.rules(&self.options);
+        let (rules, is_cleaned) = (found.rules, found.is_cleaned());
         let log = found.partition_mut(data.index)?;
         let batch = Batch::parse(data.records.unwrap_or_default())?;
         if batch.is_transactional() {
@@ -46,6 +46,9 @@ impl Machine {
         }
         let offset = log.append(batch, &rules, now)?;
         self.fetches.wake(&log.waiting);
+        if is_cleaned {
+            self.cleaner.wake(now, &self.options);
+        }
         let log_append_time = if rules.log_append_time { now } else { -1 };
         Ok(Appended { offset, log_append_time, log_start: log.start() })
     }

@@ -14,8 +14,7 @@ use crate::wire::Wire;
 pub(crate) struct Cluster {
     bootstrap: String,
     tag: String,
-    /// Kept for its drop, which ends it.
-    _embedded: Option<EmbeddedBroker>,
+    embedded: Option<EmbeddedBroker>,
 }
 
 impl Cluster {
@@ -31,11 +30,16 @@ impl Cluster {
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
         let tag = format!("{test}-{now}-{}", std::process::id());
-        Cluster { bootstrap, tag, _embedded: embedded }
+        Cluster { bootstrap, tag, embedded }
     }
 
     pub(crate) fn bootstrap(&self) -> &str {
         &self.bootstrap
+    }
+
+    /// The broker, if it is not a real Kafka.
+    pub(crate) fn embedded(&self) -> Option<&EmbeddedBroker> {
+        self.embedded.as_ref()
     }
 
     /// A name of this test alone.

@@ -10,6 +10,7 @@ mod clients;
 mod cluster;
 mod wire;
 
+mod compaction;
 mod consume;
 mod fence;
 mod membership;
@@ -20,4 +21,5 @@ mod raw;
 mod records;
 mod refused;
 mod takeover;
+mod times;
 mod transactions;

@@ -78,7 +78,7 @@ fn a_broker_that_ignores_the_fences_is_found_out() {
 }
 
 /// What should happen to a good part of many seeds, as their traces tell it.
-const SIGHTS: [&str; 17] = [
+const SIGHTS: [&str; 18] = [
     " crashed",
     " paused",
     "answer is lost",
@@ -96,6 +96,7 @@ const SIGHTS: [&str; 17] = [
     "went on warm",
     "delete_records",
     "= OffsetOutOfRange",
+    "compacted: ",
 ];
 
 /// Thousands of seeds, when asked for.

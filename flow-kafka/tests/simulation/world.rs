@@ -35,6 +35,8 @@ pub(crate) struct Scenario {
     pub(crate) visitor: Option<(Duration, Option<Duration>)>,
     /// A process that crashed is started again after this time.
     pub(crate) restart: Option<Duration>,
+    /// Changelogs are compacted all the time, and lose their tombstones after a minute.
+    pub(crate) compacts: bool,
     pub(crate) ignore_fences: bool,
     /// How often a worker purges the repartition topic.
     pub(crate) purge: Option<Duration>,
@@ -48,6 +50,7 @@ impl Scenario {
             two_inputs: seed % 4 == 3,
             workers: if random.chance(1, 4) { 2 } else { 1 },
             records: 60 + random.below(140) as u32,
+            compacts: seed % 3 == 1,
             ..Scenario::default()
         };
         let trigger = |random: &mut Random, process: usize| {
@@ -98,9 +101,18 @@ impl Scenario {
         topics.flat_map(|topic| partitions(topic)).collect()
     }
 
+    fn changelogs(&self) -> Vec<TopicPartition> {
+        let stores = topology::stores(&self.topology());
+        stores.into_iter().flat_map(|store| partitions(&changelog(store)).collect::<Vec<_>>()).collect()
+    }
+
     fn sinks(&self) -> &'static [&'static str] {
         if self.two_inputs { &["both"] } else { &["closed", "batches", "pages"] }
     }
+}
+
+fn changelog(store: &str) -> String {
+    format!("{APP}-{store}-changelog")
 }
 
 fn partitions(topic: &str) -> impl Iterator<Item = TopicPartition> {
@@ -161,7 +173,16 @@ impl Stage {
         let mut rest = self.given.as_slice();
         let mut visitor = self.scenario.visitor;
         let mut crashed = BTreeMap::new();
+        let mut cleaner = Random::stream(self.scenario.seed, 80);
         loop {
+            if self.scenario.compacts {
+                let changelogs = self.scenario.changelogs();
+                let picked = changelogs.into_iter().filter(|_| cleaner.chance(1, 4));
+                let gone: usize = picked.map(|changelog| view.compact(&changelog).unwrap()).sum();
+                if gone > 0 {
+                    self.simulation.note(&format!("compacted: {gone} records are gone"));
+                }
+            }
             if !rest.is_empty() {
                 let (now, later) = rest.split_at(rest.len().min(1 + random.below(10) as usize));
                 now.iter().for_each(|given| feed(&view, given));
@@ -257,7 +278,7 @@ fn results(scenario: &Scenario, view: &View) -> Results {
     }
     for store in topology::stores(&scenario.topology()) {
         let mut entries = BTreeMap::new();
-        for record in partitions(&format!("{APP}-{store}-changelog")) {
+        for record in partitions(&changelog(store)) {
             for record in view.read(&record, Isolation::Committed).unwrap() {
                 match record.value {
                     Some(value) => entries.insert(record.key.unwrap(), value),
@@ -288,6 +309,12 @@ pub(crate) fn run(scenario: &Scenario, trace_kept: usize) -> Result<Ended, Box<F
     let simulation = Simulation::new(options, broker);
     let view = simulation.view();
     scenario.sources().iter().chain(scenario.sinks()).for_each(|t| view.create_topic(t, PARTITIONS).unwrap());
+    if scenario.compacts {
+        let config = [("cleanup.policy", "compact"), ("delete.retention.ms", "60000")];
+        for store in topology::stores(&scenario.topology()) {
+            view.create_topic_with(&changelog(store), PARTITIONS, &config).unwrap();
+        }
+    }
     let mut random = Random::stream(scenario.seed, 78);
     let given = topology::input(&mut random, scenario.sources(), scenario.records, start);
     let expected = topology::expected(&scenario.topology(), &given);

@@ -24,12 +24,15 @@ mod view;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::broker::{Admin, Broker, BrokerError, Consumer, ConsumerSpec, Host, Producer, ProducerSpec, Reader};
 use crate::config::ClientSettings;
 use crate::sim::{Process, Scheduler, SimHost};
 
 pub(crate) use net::Net;
+#[cfg(test)]
+pub(in crate::embedded) use records::next_offset;
 pub use view::{Isolation, Seen, View};
 
 /// The clients of one simulated process.
@@ -50,10 +53,10 @@ impl Broker for DirectBroker {
         let settings = member::MemberSettings {
             group: spec.group.clone(),
             assignor: spec.assignor,
-            instance: self.settings.instance_of(&spec.client_id),
+            instance: self.settings.instance.clone(),
             session_timeout: self.settings.session_timeout,
             heartbeat_interval: self.settings.session_timeout / 10,
-            max_poll_interval: self.settings.poll_limit(),
+            max_poll_interval: self.settings.max_poll_interval.max(Duration::from_millis(1)),
         };
         Ok(Box::new(consumer::DirectConsumer::new(&self.host, settings)))
     }

@@ -128,6 +128,12 @@ impl Net {
         Some(result)
     }
 
+    /// Does something to the broker that is no request; `work` gets the wall clock's time, too.
+    pub(super) fn machine<R>(&mut self, now: Duration, work: impl FnOnce(&mut Machine, i64) -> R) -> R {
+        let wall = self.wall(now);
+        work(&mut self.machine, wall)
+    }
+
     fn wall(&self, now: Duration) -> i64 {
         self.start + now.as_millis() as i64
     }

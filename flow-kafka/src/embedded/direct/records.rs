@@ -146,7 +146,7 @@ fn is_abort(marker: &Record) -> bool {
 
 /// The end of the last whole batch, from its header: base offset, and last offset as a delta. (The last record may have been
 /// compacted away.)
-fn next_offset(bytes: &Bytes) -> Option<i64> {
+pub(in crate::embedded) fn next_offset(bytes: &Bytes) -> Option<i64> {
     const LENGTH: usize = 8;
     const AFTER_LENGTH: usize = 12;
     const DELTA: usize = 23;

@@ -74,7 +74,13 @@ impl View {
 
     /// Creates a topic.
     pub fn create_topic(&self, name: &str, partitions: i32) -> Result<(), BrokerError> {
-        let topic = NewTopic { name: name.to_owned(), partitions, replication: 1, config: Vec::new() };
+        self.create_topic_with(name, partitions, &[])
+    }
+
+    /// Creates a topic with these settings.
+    pub fn create_topic_with(&self, name: &str, partitions: i32, config: &[(&str, &str)]) -> Result<(), BrokerError> {
+        let config = config.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let topic = NewTopic { name: name.to_owned(), partitions, replication: 1, config };
         let what = format!("creating topic {name}");
         let request = RequestKind::CreateTopics(create_request(&[topic]));
         let ResponseKind::CreateTopics(answer) = self.ask(&what, 5, request)? else { return Err(odd(&what)) };
@@ -96,6 +102,15 @@ impl View {
         };
         let results = answer.responses.iter().flat_map(|topic| &topic.partition_responses);
         results.into_iter().try_for_each(|result| checked(&what, result.error_code))
+    }
+
+    /// Compacts a partition now, and returns how many records went: see [`Machine::compact`](crate::embedded::Machine::compact).
+    pub fn compact(&self, partition: &TopicPartition) -> Result<usize, BrokerError> {
+        self.scheduler
+            .world(|net, now| {
+                net.machine(now, |machine, wall| machine.compact(&partition.topic, partition.partition.0, wall))
+            })
+            .map_err(|error| codes::refusal(ErrorKind::Refused, &format!("compacting {partition}"), error))
     }
 
     /// All records of a partition.

@@ -3,6 +3,9 @@
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::ResponseError;
 
+use super::compression;
+use super::records::Records;
+
 /// Bytes in front of the records.
 pub(super) const HEADER: usize = 61;
 /// Bytes of base offset and length, which the length does not count.
@@ -64,7 +67,8 @@ impl Batch {
         Batch::fields(bytes).ok_or(ResponseError::CorruptMessage)?.counted()
     }
 
-    fn fields(bytes: Bytes) -> Option<Batch> {
+    /// A batch out of a log: it was checked when it came.
+    pub(super) fn fields(bytes: Bytes) -> Option<Batch> {
         Some(Batch {
             attributes: i16_at(&bytes, 21)?,
             last_offset_delta: i32_at(&bytes, 23)?,
@@ -78,7 +82,7 @@ impl Batch {
     }
 
     fn counted(self) -> Result<Batch, ResponseError> {
-        let count = i32_at(&self.bytes, 57).unwrap_or_default();
+        let count = self.count();
         if count < 1 || i64::from(self.last_offset_delta) != i64::from(count) - 1 {
             return Err(ResponseError::InvalidRecord);
         }
@@ -97,8 +101,14 @@ impl Batch {
         self.attributes & CONTROL != 0
     }
 
-    pub(super) fn is_compressed(&self) -> bool {
-        self.attributes & COMPRESSION != 0
+    /// The number of the codec that its records are packed with; 0 for none.
+    pub(super) fn compression(&self) -> i16 {
+        self.attributes & COMPRESSION
+    }
+
+    /// How many records are left in it.
+    pub(super) fn count(&self) -> i32 {
+        i32_at(&self.bytes, 57).unwrap_or_default()
     }
 
     /// Whether the broker's time of appending stands for the time of every record.
@@ -113,6 +123,18 @@ impl Batch {
                 i64::from(self.base_sequence) + i64::from(self.last_offset_delta) - i64::from(i32::MAX) - 1;
             i32::try_from(past_the_wrap).unwrap_or_default()
         })
+    }
+
+    /// Whether every record has a key, which a compacted topic asks for.
+    ///
+    /// # Errors
+    /// `CORRUPT_MESSAGE` if the records cannot be read.
+    pub(super) fn check_keys(&self) -> Result<(), ResponseError> {
+        let records = Records::of(self).ok_or(ResponseError::CorruptMessage)?;
+        for record in records {
+            record.ok_or(ResponseError::CorruptMessage)?.key.ok_or(ResponseError::InvalidRecord)?;
+        }
+        Ok(())
     }
 
     /// Overwrites the records' times with the broker's, for topics with `message.timestamp.type=LogAppendTime`.
@@ -135,9 +157,29 @@ impl Batch {
         bytes.freeze()
     }
 
-    /// The records behind the header.
-    pub(super) fn records(&self) -> &[u8] {
-        &self.bytes[HEADER..]
+    /// The records behind the header, packed as they are.
+    pub(super) fn records(&self) -> Bytes {
+        self.bytes.slice(HEADER..)
+    }
+
+    /// The same batch with only these of its records, each with its length in front. Offsets, sequence numbers and times stay
+    /// those of the whole, so that readers step over what is gone.
+    pub(super) fn keep(&self, records: &[Bytes], max_timestamp: i64) -> Bytes {
+        let plain = records.concat();
+        let (codec, packed) = match compression::pack(self.compression(), &plain) {
+            Some(packed) if !records.is_empty() => (self.compression(), packed),
+            _ => (0, plain),
+        };
+        let mut bytes = BytesMut::with_capacity(HEADER + packed.len());
+        bytes.extend_from_slice(&self.bytes[..HEADER]);
+        bytes.extend_from_slice(&packed);
+        bytes[8..12].copy_from_slice(&((HEADER - PREFIX + packed.len()) as i32).to_be_bytes());
+        bytes[21..23].copy_from_slice(&(self.attributes & !COMPRESSION | codec).to_be_bytes());
+        bytes[35..43].copy_from_slice(&max_timestamp.to_be_bytes());
+        bytes[57..61].copy_from_slice(&(records.len() as i32).to_be_bytes());
+        let checksum = crc32c::crc32c(&bytes[CHECKED_FROM..]);
+        bytes[17..21].copy_from_slice(&checksum.to_be_bytes());
+        bytes.freeze()
     }
 }
 

@@ -15,7 +15,17 @@ pub(in crate::embedded) struct Rules {
     pub(in crate::embedded) batch_bytes_max: usize,
     pub(in crate::embedded) lead_max: i64,
     pub(in crate::embedded) log_append_time: bool,
+    /// The topic is compacted: each record needs a key.
+    pub(in crate::embedded) wants_keys: bool,
+    pub(in crate::embedded) segment: SegmentRules,
     pub(in crate::embedded) ignore_fences: bool,
+}
+
+/// When the active segment ends and the next one begins.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::embedded) struct SegmentRules {
+    pub(in crate::embedded) millis: i64,
+    pub(in crate::embedded) bytes: u64,
 }
 
 /// A transaction that was aborted: readers of committed records drop this producer's from `first` on until its marker.
@@ -23,33 +33,46 @@ pub(in crate::embedded) struct Rules {
 pub(in crate::embedded) struct Aborted {
     pub(in crate::embedded) producer_id: i64,
     pub(in crate::embedded) first: i64,
-    last: i64,
+    pub(super) last: i64,
 }
 
 /// The log of one partition.
 #[derive(Debug, Default)]
 pub(in crate::embedded) struct PartitionLog {
-    batches: VecDeque<Stored>,
-    start: i64,
-    end: i64,
-    /// All bytes ever appended: the position behind the last batch.
-    bytes_end: u64,
-    producers: Producers,
+    pub(super) batches: VecDeque<Stored>,
+    pub(super) start: i64,
+    pub(super) end: i64,
+    /// The position behind the last batch.
+    pub(super) bytes_end: u64,
+    pub(super) producers: Producers,
     /// First offset of each open transaction, by producer id.
     open: BTreeMap<i64, i64>,
-    aborted: Vec<Aborted>,
+    pub(super) aborted: Vec<Aborted>,
+    pub(super) active: Active,
+    /// Everything before this offset has been through a compaction.
+    pub(super) clean_end: i64,
     /// Parked fetches that want to know of new records: see `fetch`.
     pub(in crate::embedded) waiting: Vec<u64>,
 }
 
 #[derive(Debug)]
-struct Stored {
-    base: i64,
-    last: i64,
-    max_timestamp: i64,
-    /// Bytes appended before this batch, so that sizes of ranges are differences.
-    position: u64,
-    bytes: Bytes,
+pub(super) struct Stored {
+    pub(super) base: i64,
+    pub(super) last: i64,
+    pub(super) max_timestamp: i64,
+    /// Bytes before this batch, so that sizes of ranges are differences.
+    pub(super) position: u64,
+    /// When its tombstones, or the marker that it is, may go.
+    pub(super) delete_horizon: Option<i64>,
+    pub(super) bytes: Bytes,
+}
+
+/// The segment that is written to, which is never compacted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Active {
+    pub(super) base: i64,
+    since: i64,
+    bytes: u64,
 }
 
 impl PartitionLog {
@@ -91,6 +114,9 @@ impl PartitionLog {
         if batch.len() > rules.batch_bytes_max {
             return Err(ResponseError::MessageTooLarge);
         }
+        if rules.wants_keys {
+            batch.check_keys()?;
+        }
         if batch.producer_id >= 0 {
             if let Some(offset) = self.producers.check(&batch, rules.ignore_fences)? {
                 return Ok(offset);
@@ -104,7 +130,16 @@ impl PartitionLog {
                 self.open.entry(batch.producer_id).or_insert(self.end);
             }
         }
+        self.roll(rules.segment, batch.len(), now);
         Ok(self.push(batch.placed_at(self.end), batch.last_offset_delta, batch.max_timestamp))
+    }
+
+    /// Begins a new segment if the active one is old or full.
+    fn roll(&mut self, rules: SegmentRules, coming: usize, now: i64) {
+        let bytes = self.active.bytes + coming as u64;
+        if self.active.bytes == 0 || bytes > rules.bytes || now.saturating_sub(self.active.since) >= rules.millis {
+            self.active = Active { base: self.end, since: now, bytes: 0 };
+        }
     }
 
     /// Ends a producer's transaction with a marker.
@@ -126,9 +161,15 @@ impl PartitionLog {
         let last = base + i64::from(last_offset_delta);
         let position = self.bytes_end;
         self.bytes_end += bytes.len() as u64;
+        self.active.bytes += bytes.len() as u64;
         self.end = last + 1;
-        self.batches.push_back(Stored { base, last, max_timestamp, position, bytes });
+        self.batches.push_back(Stored { base, last, max_timestamp, position, delete_horizon: None, bytes });
         base
+    }
+
+    /// How many bytes it keeps.
+    pub(in crate::embedded) fn bytes(&self) -> u64 {
+        self.batches.front().map_or(0, |first| self.bytes_end - first.position)
     }
 
     /// How many bytes there are from `offset` up to, not including, `upto`.
@@ -198,6 +239,10 @@ impl PartitionLog {
         self.start = self.start.max(offset);
         let gone = self.batches.partition_point(|batch| batch.last < self.start);
         self.batches.drain(..gone);
+        // A queue that was long once does not keep its room.
+        if self.batches.capacity() > 4 * self.batches.len().max(16) {
+            self.batches.shrink_to_fit();
+        }
         self.aborted.retain(|aborted| aborted.last >= self.start);
         Ok(self.start)
     }

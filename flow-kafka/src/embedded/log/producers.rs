@@ -65,6 +65,11 @@ impl Producers {
         batches.push_back(Written { first_sequence, last_sequence, base_offset });
     }
 
+    /// The offset of the last batch that a producer wrote.
+    pub(super) fn last_batch_of(&self, producer_id: i64) -> Option<i64> {
+        self.entries.get(&producer_id)?.batches.back().map(|written| written.base_offset)
+    }
+
     /// Notes a marker. Its epoch may be newer than the producer's last batch, and then fences it.
     pub(super) fn ended(&mut self, producer_id: i64, epoch: i16) {
         self.at_epoch(producer_id, epoch);

@@ -1,6 +1,7 @@
 //! What the threads of the TCP door share: the machine, the clock, and where replies go.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -107,6 +108,17 @@ impl Door {
             self.bell.notify_one();
         }
         own
+    }
+
+    /// Does something to the machine that is no request.
+    ///
+    /// # Errors
+    /// If a thread has panicked inside.
+    pub(super) fn work<R>(&self, work: impl FnOnce(&mut Machine, i64) -> R) -> io::Result<R> {
+        let mut inside =
+            self.enter().ok_or_else(|| io::Error::other("a thread of the embedded broker has panicked"))?;
+        let now = inside.clock.now();
+        Ok(work(&mut inside.machine, now))
     }
 
     /// Calls the machine when its deadlines come, until the door closes.

@@ -64,6 +64,24 @@ impl EmbeddedBroker {
     pub fn bootstrap(&self) -> String {
         self.address.to_string()
     }
+
+    /// Compacts a partition now, and returns how many records went: see [`Machine::compact`](super::Machine::compact).
+    ///
+    /// # Errors
+    /// If there is no such partition, or its topic's `cleanup.policy` has no `compact`.
+    pub fn compact(&self, topic: &str, partition: i32) -> io::Result<usize> {
+        let compacted = self.door.work(|machine, now| machine.compact(topic, partition, now))?;
+        compacted
+            .map_err(|error| io::Error::other(format!("partition {partition} of {topic} is not compacted: {error}")))
+    }
+
+    /// How many bytes of record batches the broker keeps.
+    ///
+    /// # Errors
+    /// If a thread of the broker has panicked.
+    pub fn log_bytes(&self) -> io::Result<u64> {
+        self.door.work(|machine, _| machine.log_bytes())
+    }
 }
 
 impl Drop for EmbeddedBroker {

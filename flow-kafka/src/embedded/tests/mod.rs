@@ -1,5 +1,6 @@
 //! The state machine under a clock that only the test moves.
 
+mod compaction;
 mod fetches;
 mod groups;
 mod producers;

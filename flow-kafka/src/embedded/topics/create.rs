@@ -77,7 +77,7 @@ impl Machine {
             let message = format!("replication factor {} is larger than 1 broker", wanted.replication_factor);
             return Err((ResponseError::InvalidReplicationFactor, message));
         }
-        Ok(Topic::new(partitions as usize, settings))
+        Ok(Topic::new(partitions as usize, settings, &self.options))
     }
 
     pub(in crate::embedded) fn create_partitions(

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use kafka_protocol::ResponseError;
 
 use super::Options;
-use super::log::{PartitionLog, Rules};
+use super::log::{Compaction, PartitionLog, Retention, Rules};
 pub(super) use records::{READ_COMMITTED, check_epoch};
 use settings::Settings;
 
@@ -26,21 +26,26 @@ pub(super) struct Topics {
 pub(super) struct Topic {
     pub(super) partitions: Vec<PartitionLog>,
     settings: Settings,
+    /// What is asked of a batch.
+    pub(super) rules: Rules,
+    pub(super) compaction: Option<Compaction>,
+    pub(super) retention: Option<Retention>,
 }
 
 impl Topic {
-    fn new(partitions: usize, settings: Settings) -> Self {
-        Topic { partitions: (0..partitions).map(|_| PartitionLog::default()).collect(), settings }
+    fn new(partitions: usize, settings: Settings, options: &Options) -> Self {
+        Topic {
+            partitions: (0..partitions).map(|_| PartitionLog::default()).collect(),
+            rules: settings.rules(options),
+            compaction: settings.compaction(),
+            retention: settings.retention(),
+            settings,
+        }
     }
 
-    /// What is asked of a batch for this topic.
-    pub(super) fn rules(&self, options: &Options) -> Rules {
-        Rules {
-            batch_bytes_max: self.settings.batch_bytes_max().unwrap_or(options.message_bytes_max),
-            lead_max: self.settings.lead_max(),
-            log_append_time: self.settings.is_log_append_time(),
-            ignore_fences: options.ignore_fences,
-        }
+    /// Whether its records can go without being asked.
+    pub(super) fn is_cleaned(&self) -> bool {
+        self.compaction.is_some() || self.retention.is_some()
     }
 
     pub(super) fn partition_mut(&mut self, index: i32) -> Result<&mut PartitionLog, ResponseError> {
@@ -61,6 +66,14 @@ impl Topics {
     pub(super) fn partition(&self, name: &str, index: i32) -> Result<&PartitionLog, ResponseError> {
         let index = usize::try_from(index).map_err(|_| ResponseError::UnknownTopicOrPartition)?;
         self.get(name)?.partitions.get(index).ok_or(ResponseError::UnknownTopicOrPartition)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Topic> {
+        self.by_name.values()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Topic> {
+        self.by_name.values_mut()
     }
 
     pub(super) fn partition_mut(&mut self, name: &str, index: i32) -> Result<&mut PartitionLog, ResponseError> {

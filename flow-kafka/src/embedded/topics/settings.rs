@@ -1,6 +1,9 @@
-//! A topic's settings: which there are, their defaults, and the few that the broker acts on.
+//! A topic's settings: which there are, their defaults, and those that the broker acts on.
 
 use std::collections::BTreeMap;
+
+use crate::embedded::Options;
+use crate::embedded::log::{Compaction, Retention, Rules, SegmentRules};
 
 /// What values a setting takes.
 #[derive(Clone, Copy, Debug)]
@@ -94,18 +97,47 @@ impl Settings {
         self.given.get(name).map(String::as_str)
     }
 
-    /// `max.message.bytes`, if the topic has its own.
-    pub(super) fn batch_bytes_max(&self) -> Option<usize> {
-        self.given("max.message.bytes")?.parse().ok()
+    /// A number that the topic was given.
+    fn number(&self, name: &str) -> Option<i64> {
+        self.given(name)?.parse().ok()
     }
 
-    /// `message.timestamp.after.max.ms`
-    pub(super) fn lead_max(&self) -> i64 {
-        self.given("message.timestamp.after.max.ms").and_then(|value| value.parse().ok()).unwrap_or(3_600_000)
+    /// What is asked of a batch.
+    pub(super) fn rules(&self, options: &Options) -> Rules {
+        Rules {
+            batch_bytes_max: self
+                .number("max.message.bytes")
+                .map_or(options.message_bytes_max, |bytes| usize::try_from(bytes).unwrap_or(0)),
+            lead_max: self.number("message.timestamp.after.max.ms").unwrap_or(3_600_000),
+            log_append_time: self.given("message.timestamp.type") == Some("LogAppendTime"),
+            wants_keys: self.is("compact"),
+            segment: SegmentRules {
+                millis: self.number("segment.ms").unwrap_or(604_800_000),
+                bytes: self.number("segment.bytes").and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(1 << 30),
+            },
+            ignore_fences: options.ignore_fences,
+        }
     }
 
-    /// `message.timestamp.type=LogAppendTime`
-    pub(super) fn is_log_append_time(&self) -> bool {
-        self.given("message.timestamp.type") == Some("LogAppendTime")
+    /// Whether this is (one of) its cleanup policies.
+    fn is(&self, policy: &str) -> bool {
+        self.given("cleanup.policy").unwrap_or("delete").split(',').any(|part| part.trim() == policy)
+    }
+
+    /// How it is compacted, if it is.
+    pub(super) fn compaction(&self) -> Option<Compaction> {
+        self.is("compact").then(|| Compaction {
+            delete_retention: self.number("delete.retention.ms").unwrap_or(86_400_000),
+            dirty_ratio: self.given("min.cleanable.dirty.ratio").and_then(|ratio| ratio.parse().ok()).unwrap_or(0.5),
+            lag_min: self.number("min.compaction.lag.ms").unwrap_or(0),
+            lag_max: self.number("max.compaction.lag.ms").unwrap_or(i64::MAX),
+        })
+    }
+
+    /// What makes its records too old or too many, if it was given anything of the kind.
+    pub(super) fn retention(&self) -> Option<Retention> {
+        let limit = |name| self.number(name).filter(|limit| *limit >= 0);
+        let (millis, bytes) = (limit("retention.ms"), limit("retention.bytes").map(|bytes| bytes.unsigned_abs()));
+        (self.is("delete") && (millis.is_some() || bytes.is_some())).then_some(Retention { millis, bytes })
     }
 }

@@ -3,8 +3,10 @@
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{EndTxnRequest, EndTxnResponse};
 
-use super::{Producer, State, after, in_version};
+use super::{Producer, State, in_version};
 use crate::embedded::Machine;
+use crate::embedded::clock::after;
+use crate::embedded::topics::Topic;
 
 impl Machine {
     pub(in crate::embedded) fn end_transaction(
@@ -55,6 +57,9 @@ impl Machine {
         let groups = std::mem::take(&mut transaction.groups);
         self.transactions.open = self.transactions.open.saturating_sub(1);
         for (topic, partitions) in &partitions {
+            if self.topics.get(topic).is_ok_and(Topic::is_cleaned) {
+                self.cleaner.wake(now, &self.options);
+            }
             for partition in partitions {
                 // A topic that was deleted meanwhile needs no marker.
                 if let Ok(log) = self.topics.partition_mut(topic, *partition) {

@@ -8,11 +8,11 @@ mod init;
 mod offsets;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use kafka_protocol::ResponseError;
 
 use super::Options;
+use super::clock::{after, millis};
 use super::log::Batch;
 
 /// All transactional ids, and the numbers given to producers.
@@ -125,16 +125,6 @@ impl Transaction {
         }
         Ok(())
     }
-}
-
-/// The next multiple of `interval` after `now`: the broker looks at fixed times, not when a transaction is due.
-fn after(now: i64, interval: Duration) -> i64 {
-    let interval = millis(interval).max(1);
-    now.div_euclid(interval).saturating_add(1).saturating_mul(interval)
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// `PRODUCER_FENCED` for clients that know only its older name.
