@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::codec::Codec;
 use crate::context::Context;
+use crate::state::Upgrades;
 
 /// What a state must be able to do. Every type that is `Clone + Send + 'static` is a state.
 ///
@@ -74,10 +75,17 @@ pub trait Flow: Send + Sync + 'static {
     type Codec: for<'b> Codec<Self::State, Out<'b> = Self::State>;
     /// What the flow emits; [`Never`] if nothing.
     type Out: 'static;
-    /// The version of the state's layout. A snapshot of another version is refused when it is restored.
+    /// The version of the state's layout. A snapshot of another version is upgraded if [`Flow::upgrades`] says how, and refused
+    /// otherwise, when it is restored: it is a newer one, or nobody knows any more what it means.
     const STATE_VERSION: u32 = 1;
     /// The timers that [`Context::set_timer`] may name. Those due at the same time for the same key fire in this order.
     const TIMERS: &'static [Timer] = &[];
+
+    /// How states of earlier versions become states of this one; they end at [`Flow::STATE_VERSION`]. The timers of a key stay as
+    /// they are.
+    fn upgrades() -> Upgrades<Self::State, Self::Codec> {
+        Upgrades::from_version(Self::STATE_VERSION)
+    }
 
     /// A timer of a key fires. It is no longer pending; the handler may set it again, for a time in the future.
     ///

@@ -61,7 +61,7 @@
 //!
 //! # Where to look
 //!
-//! - Writing steps: [`flow`] (the attribute), [`Flow`], [`Fold`], [`Context`], [`Timer`].
+//! - Writing steps: [`flow`] (the attribute), [`Flow`], [`Fold`], [`Context`], [`Timer`], [`Upgrades`].
 //! - Composing them: [`TopologyBuilder`], [`Stream`], [`Table`], [`Topic`].
 //! - What is on the wire: [`Codec`], [`Key`], [`Json`], [`Utf8`], [`Bytes`], [`BigEndian`], [`Nullable`].
 //! - Testing: [`testing`].
@@ -98,6 +98,7 @@ pub use flow_macros::{flow, fold, key, timer};
 pub use operator::Sink;
 pub use partitioner::partition_for;
 pub use record::{Headers, HeadersIter, HeadersRef, Offset, Partition, RecordRef};
+pub use state::Upgrades;
 pub use time::Timestamp;
 pub use topic::Topic;
 pub use topology::{

@@ -5,7 +5,7 @@ pub use std::vec::Vec;
 pub use flow_macros::{fold, key, timer};
 
 use crate::{Codec, Key};
-pub use crate::{Context, Flow, Fold, Json, Never, Placed, StepError, Timer, TopologyBuilder};
+pub use crate::{Context, Flow, Fold, Json, Never, Placed, StepError, Timer, TopologyBuilder, Upgrades};
 
 /// What a step may return: the next state, or why there is none. `None` forgets the key and its timers.
 #[diagnostic::on_unimplemented(

@@ -55,7 +55,7 @@ pub struct ConsumerSpec {
     pub group: String,
     /// Range if any task has several inputs, else cooperative-sticky.
     pub assignor: Assignor,
-    /// A name for logs, unique in the process.
+    /// A name for logs, unique in the process. The name of a static member is made with it.
     pub client_id: String,
 }
 
@@ -75,6 +75,15 @@ pub struct ProducerSpec {
     pub transactional_id: String,
     /// A name for logs, unique in the process.
     pub client_id: String,
+}
+
+impl fmt::Display for Assignor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Assignor::Range => "range",
+            Assignor::CooperativeSticky => "cooperative-sticky",
+        })
+    }
 }
 
 /// One partition of one topic.
@@ -334,6 +343,10 @@ pub enum ErrorKind {
     RecordRefused,
     /// The group membership is not known at this moment.
     NoGeneration,
+    /// Another process has joined under our name of a static member, and took our place.
+    InstanceTaken,
+    /// The members of the group assign partitions in another way than we do.
+    AssignorMismatch,
     /// A transaction that commits offsets of a partition is still open.
     Unstable,
     /// The topic or partition does not exist.

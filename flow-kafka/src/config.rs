@@ -66,6 +66,16 @@ impl ClientSettings {
             overrides: Vec::new(),
         }
     }
+
+    /// The name of the static member that has this client id, if the application is one: each worker is a member of its own.
+    pub(crate) fn instance_of(&self, client_id: &str) -> Option<String> {
+        self.instance.as_ref().map(|instance| format!("{instance}-{client_id}"))
+    }
+
+    /// How long a worker may go without a poll. The client takes no limit below the session's.
+    pub(crate) fn poll_limit(&self) -> Duration {
+        self.max_poll_interval.max(self.session_timeout)
+    }
 }
 
 impl KafkaConfig {
@@ -179,7 +189,23 @@ impl KafkaConfig {
         self
     }
 
-    /// `max.poll.interval.ms` (default 300 s): the longest time that the steps may spend on one batch of records.
+    /// Makes each worker a static member of the group (`group.instance.id`), named `<instance>-<app>-worker-<number>`: a process
+    /// that is started again within the session timeout takes its partitions over without a rebalance.
+    ///
+    /// The name must be the process's own and stay with it (a host, a pod's ordinal). Where two processes have one name the newer
+    /// takes the older's place, and the older ends with [`RunError::InstanceTaken`]. A static member does not leave when it
+    /// ends: after a clean stop, too, its partitions wait for the session timeout. So it is for quick restarts, not for scaling.
+    pub fn instance(mut self, name: impl Into<String>) -> Self {
+        self.client.instance = Some(name.into());
+        self
+    }
+
+    /// `max.poll.interval.ms` (default 300 s, at least the session timeout): how long the steps may keep a worker from its group.
+    ///
+    /// A worker folds and talks to its group on one thread. It leaves off between records to do so, so this bounds a single
+    /// record or timer, however many there are. A worker that is later is taken for dead and loses its partitions; it says so, with
+    /// the record and this limit, and comes back. What it had done is sent again if nobody else has committed for its partitions
+    /// meanwhile.
     pub fn max_poll_interval(mut self, interval: Duration) -> Self {
         self.client.max_poll_interval = interval;
         self

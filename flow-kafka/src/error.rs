@@ -5,7 +5,7 @@ use std::fmt;
 
 use flow_core::TaskError;
 
-use crate::broker::{BrokerError, TopicPartition};
+use crate::broker::{Assignor, BrokerError, TopicPartition};
 
 /// Why a topology did not start, or stopped.
 #[derive(Debug)]
@@ -49,6 +49,38 @@ pub enum RunError {
         /// The last failure.
         cause: BrokerError,
     },
+    /// Another process joined the group under the name of a static member that was this process's.
+    InstanceTaken {
+        /// The group: the application id.
+        group: String,
+        /// The member's name.
+        instance: String,
+        /// What the client said.
+        cause: BrokerError,
+    },
+    /// One record took longer than the group waits for a poll (`max.poll.interval.ms`), twice, and each time the partition was given to
+    /// another process before it could commit. They would take it from each other for ever.
+    TooSlow {
+        /// The record's partition.
+        at: TopicPartition,
+        /// Its offset.
+        offset: i64,
+        /// The last step that it went through.
+        step: String,
+        /// How long it took, in milliseconds.
+        took_ms: u64,
+        /// How long the group waits, in milliseconds.
+        limit_ms: u64,
+    },
+    /// The members of the group assign partitions in another way than this topology does.
+    Assignor {
+        /// The group: the application id.
+        group: String,
+        /// How this topology has them assigned.
+        ours: Assignor,
+        /// What the client said.
+        cause: BrokerError,
+    },
     /// The client or the broker refused something for good.
     Broker {
         /// What was being done.
@@ -83,6 +115,30 @@ impl fmt::Display for RunError {
             RunError::Commit { attempts, cause } => {
                 write!(f, "the commit failed {attempts} times in a row, nothing of it is visible: {cause}")
             }
+            RunError::InstanceTaken { group, instance, cause } => write!(
+                f,
+                "another process joined group `{group}` as the static member `{instance}`, which was this process, so this one ends: \
+                 give each process an instance name of its own, and start one only when its predecessor of that name has ended \
+                 ({cause})"
+            ),
+            RunError::TooSlow { at, offset, step, took_ms, limit_ms } => write!(
+                f,
+                "{at} offset {offset} took {took_ms} ms, twice and in vain: the group gives the partitions of a worker away that does \
+                 not poll for max_poll_interval = {limit_ms} ms, so it may never get done (the last step that it went through is \
+                 `{step}`). Make that step faster, or raise KafkaConfig::max_poll_interval"
+            ),
+            RunError::Assignor { group, ours, cause } => {
+                let why = match ours {
+                    Assignor::Range => "because one of its tasks has several inputs",
+                    Assignor::CooperativeSticky => "because each of its tasks has one input",
+                };
+                write!(
+                    f,
+                    "group `{group}` has members that assign partitions in another way, and refuses this process, whose topology \
+                     wants `{ours}` {why}: the two kinds cannot run side by side, so switching needs a full stop. Stop every process \
+                     of this application, then start the new ones ({cause})"
+                )
+            }
             RunError::Broker { doing, cause } => write!(f, "{doing}: {cause}"),
             RunError::Internal(message) => write!(f, "a runtime thread failed, which is a defect of flow: {message}"),
         }
@@ -107,9 +163,11 @@ impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             RunError::Record(error) => Some(error),
-            RunError::BrokerAway { cause, .. } | RunError::Commit { cause, .. } | RunError::Broker { cause, .. } => {
-                Some(cause)
-            }
+            RunError::BrokerAway { cause, .. }
+            | RunError::Commit { cause, .. }
+            | RunError::InstanceTaken { cause, .. }
+            | RunError::Assignor { cause, .. }
+            | RunError::Broker { cause, .. } => Some(cause),
             _ => None,
         }
     }

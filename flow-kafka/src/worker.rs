@@ -5,6 +5,7 @@
 //! returns, with everything in its hands, and acknowledges then.
 
 mod ownership;
+mod pace;
 mod recoveries;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use flow_core::Timestamp;
 
+use self::pace::{Pace, What};
 use crate::app::{Counters, Shared};
 use crate::broker::{
     Assignor, Broker, BrokerError, Consumer, ConsumerSpec, ErrorKind, Joiner, Next, Rebalance, TopicPartition,
@@ -61,6 +63,9 @@ pub(crate) struct Worker {
     reports: (Sender<Report>, Receiver<Report>),
     threads: Vec<Box<dyn Joiner>>,
     epoch: u64,
+    pace: Pace,
+    /// Queued records are left that the last batch had no time for.
+    behind: bool,
     last_commit: Duration,
     last_publish: Duration,
     /// Counts of tasks that are gone.
@@ -90,6 +95,7 @@ impl Worker {
         let stopping = Arc::new(move || stop.stopping());
         let purge = Purge::new(Arc::clone(&broker), number, config.purge_interval);
         let committer = Committer::new(Arc::clone(&broker), Arc::clone(&layout), client_id, timeout, stopping);
+        let pace = Pace::new(config.client.poll_limit(), config.commit_interval);
         Worker {
             number,
             broker,
@@ -106,6 +112,8 @@ impl Worker {
             reports: channel(),
             threads: Vec::new(),
             epoch: 0,
+            pace,
+            behind: false,
             last_commit: Duration::ZERO,
             last_publish: Duration::ZERO,
             past: Counters::default(),
@@ -132,12 +140,18 @@ impl Worker {
         worked.and(closed)
     }
 
+    /// A task with several inputs needs the same partition of each of them.
+    fn assignor(&self) -> Assignor {
+        if self.layout.joins_inputs() { Assignor::Range } else { Assignor::CooperativeSticky }
+    }
+
+    fn client_id(&self) -> String {
+        format!("{}-worker-{}", self.config.app, self.number)
+    }
+
     fn join_group(&self) -> Result<Box<dyn Consumer>, RunError> {
-        let spec = ConsumerSpec {
-            group: self.config.app.clone(),
-            assignor: if self.layout.joins_inputs() { Assignor::Range } else { Assignor::CooperativeSticky },
-            client_id: format!("{}-worker-{}", self.config.app, self.number),
-        };
+        let spec =
+            ConsumerSpec { group: self.config.app.clone(), assignor: self.assignor(), client_id: self.client_id() };
         let joined = self.broker.consumer(&spec).and_then(|mut consumer| {
             consumer.subscribe(&self.layout.subscription())?;
             Ok(consumer)
@@ -149,10 +163,26 @@ impl Worker {
         RunError::Broker { doing: format!("worker {}: {doing}", self.number), cause }
     }
 
+    /// The group does not have us any more, or never did.
+    fn refused(&self, cause: BrokerError) -> RunError {
+        let group = self.config.app.clone();
+        match cause.kind {
+            ErrorKind::InstanceTaken => {
+                let instance = self.config.client.instance_of(&self.client_id()).unwrap_or_default();
+                RunError::InstanceTaken { group, instance, cause }
+            }
+            ErrorKind::AssignorMismatch => RunError::Assignor { group, ours: self.assignor(), cause },
+            _ => self.broken("polling", cause),
+        }
+    }
+
     fn work(&mut self, consumer: &mut Box<dyn Consumer>) -> Result<(), RunError> {
         let mut troubled = false;
         while !self.shared.stopping() {
             self.start_recovered(&mut **consumer)?;
+            if let Some(late) = self.pace.begin(self.broker.host()) {
+                log::error!("worker {}: {late}", self.number);
+            }
             let timeout = self.timeout();
             let (polled, failure) = self.poll(&mut **consumer, timeout);
             if let Some(failure) = failure {
@@ -184,9 +214,10 @@ impl Worker {
                         self.aside.clear();
                     }
                     let dead = std::mem::replace(consumer, self.join_group()?);
-                    dead.close();
+                    // It ends on a thread of its own; nothing here waits for that.
+                    drop(dead);
                 }
-                Err(error) => return Err(self.broken("polling", error)),
+                Err(error) => return Err(self.refused(error)),
             }
             self.queues(&mut **consumer)?;
             self.throttle(&mut **consumer)?;
@@ -196,6 +227,9 @@ impl Worker {
     }
 
     fn timeout(&self) -> Duration {
+        if self.behind {
+            return Duration::ZERO;
+        }
         let host = self.broker.host();
         let mut timeout = if self.pending.is_empty() { POLL_MAX } else { POLL_RECOVERING };
         if self.tasks.iter().any(Active::has_to_commit) {
@@ -213,13 +247,15 @@ impl Worker {
         consumer: &mut dyn Consumer,
         timeout: Duration,
     ) -> (Result<Option<Rebalance>, BrokerError>, Option<Box<Failure>>) {
-        let now = self.broker.host().now();
+        let host = self.broker.host();
+        let now = host.now();
         for active in self.tasks.all() {
             if let Err(failure) = guard(active, None, |active| active.task.advance(now)) {
                 return (Ok(None), Some(failure));
             }
         }
-        let (tasks, halts) = (&mut self.tasks, &mut self.halts);
+        self.pace.note(host, || What::Other("timers"));
+        let (tasks, halts, pace) = (&mut self.tasks, &mut self.halts, &mut self.pace);
         let mut failure = None;
         let polled = consumer.poll(timeout, &mut |polled| {
             // A record of a partition that is not started is not ours to count: the start seeks to its own offset.
@@ -235,8 +271,14 @@ impl Worker {
                 active.task.enqueue(source, &polled.record);
                 return Next::Continue;
             }
+            if !pace.takes(host) {
+                return Next::Stop;
+            }
             match guard(active, Some((source, offset)), |active| active.task.process(source, &polled.record)) {
-                Ok(()) => Next::Continue,
+                Ok(()) => {
+                    pace.record(host, active, source, offset);
+                    Next::Continue
+                }
                 Err(failed) => {
                     failure = Some(failed);
                     Next::Stop
@@ -252,10 +294,26 @@ impl Worker {
             return Ok(());
         }
         let mut failures = Vec::new();
+        self.behind = false;
+        let (host, pace, behind) = (self.broker.host(), &mut self.pace, &mut self.behind);
         for active in self.tasks.all().iter_mut().filter(|active| active.queues()) {
             let drained: Vec<bool> = active.inputs.iter().map(|input| consumer.lag(input) == Some(0)).collect();
             if let Err(failure) = guard(active, None, |active| {
-                active.task.process_queued(&|source| drained[source], usize::MAX).map(drop)
+                // At least some, whatever the time: a batch without any would be followed by another one.
+                loop {
+                    let more = pace.takes(host);
+                    let stride = pace.stride();
+                    let done = active.task.process_queued(&|source| drained[source], stride)?;
+                    let last = active.task.current_record();
+                    pace.look(host, || match last {
+                        Some((source, offset)) if done > 0 => What::records(done, active, source, offset),
+                        _ => What::Other("timers"),
+                    });
+                    *behind |= done == stride && !more;
+                    if done < stride || !more {
+                        return Ok(());
+                    }
+                }
             }) {
                 failures.push(failure);
             }
@@ -319,6 +377,7 @@ impl Worker {
             return Ok(());
         }
         self.commit(consumer)?;
+        self.pace.note(self.broker.host(), || What::Other("a commit"));
         let now = self.broker.host().elapsed();
         self.purge.begin_if_due(now, &self.layout, self.tasks.iter());
         if now.saturating_sub(self.last_publish) >= Duration::from_millis(200) {
@@ -369,6 +428,13 @@ impl Worker {
                     consumer.acknowledge(&rebalance).map_err(|cause| self.broken("acknowledging", cause))?;
                 }
                 Ok(None) => {}
+                Err(error) if !matches!(error.kind, ErrorKind::Retriable | ErrorKind::NoGeneration) => {
+                    log::warn!(
+                        "worker {}: ends without its last commit, which the next owner replays: {error}",
+                        self.number
+                    );
+                    return Ok(());
+                }
                 Err(error) => log::debug!("worker {}: polling before the last commit: {error}", self.number),
             }
         }

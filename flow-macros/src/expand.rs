@@ -5,6 +5,7 @@
 //! Generated locals resolve at the macro (`mixed_site`), so the user's code cannot see them.
 
 mod place;
+mod upgrades;
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
@@ -126,6 +127,7 @@ impl Expansion<'_> {
         };
         let (state, out) = (declare(quote!(type State =), &state), declare(quote!(type Out =), &out));
         let version = self.model.state_version.as_ref().map(|version| quote!(const STATE_VERSION: u32 = #version;));
+        let upgrades = self.upgrades();
         let timers = self.timers();
         let body = quote! {
             const NAME: &'static ::core::primitive::str = #name;
@@ -133,6 +135,7 @@ impl Expansion<'_> {
             #state
             type Codec = #codec;
             #out
+            #upgrades
             #timers
         };
         self.implement(&[], &quote!(#root::Flow), &body)

@@ -145,6 +145,42 @@ use proc_macro::TokenStream;
 /// # }
 /// ```
 ///
+/// # A state that changes
+///
+/// When the state changes so that its codec cannot bridge it, the version goes up, and a function says how a state of the version
+/// before becomes one of the next. The functions are listed, the oldest first, and never change again: snapshots of any version
+/// that ever ran may still be there, because a snapshot is only written again when its key is next used.
+///
+/// ```
+/// use flow_core::{Flow, flow};
+/// use serde::{Deserialize, Serialize};
+///
+/// # struct Click { page: String }
+/// /// Version 2. Version 1 was the number of clicks alone.
+/// #[derive(Clone, Serialize, Deserialize)]
+/// struct Session {
+///     clicks: u64,
+///     pages: Vec<String>,
+/// }
+///
+/// fn with_pages(clicks: u64) -> Session {
+///     Session { clicks, pages: Vec::new() }
+/// }
+///
+/// #[flow(Sessions, name = "sessions", state_version = 2, upgrades = [with_pages])]
+/// fn click(session: Option<Session>, click: &Click) -> Option<Session> {
+///     let mut session = session.unwrap_or(Session { clicks: 0, pages: Vec::new() });
+///     session.clicks += 1;
+///     session.pages.push(click.page.clone());
+///     Some(session)
+/// }
+///
+/// assert_eq!(Sessions::upgrades().version(), 2);
+/// ```
+///
+/// Instead of a list, `upgrades` may be a value of flow-core's `Upgrades`, which can also say that an upgrade may fail, or that the
+/// codec changed: `upgrades = Upgrades::<Session, Json>::from_version(1).then(|same| same).written_by::<MyCodec>()`.
+///
 /// # Settings
 ///
 /// | word | what it says | where |
@@ -154,7 +190,8 @@ use proc_macro::TokenStream;
 /// | `key = \|click: &Click\| -> UserId { .. }` | the key that an event names itself, checked against the record's; see [`macro@key`] | function |
 /// | `repartition = "clicks-by-user"` | puts a `key_by` of that name, by `key`, in front of the flow; needs `from` | function |
 /// | `from = CLICKS`, `to = CLOSED` | the topics of a whole topology | both |
-/// | `state_version = 2` | the version of the state's layout: snapshots of another one are refused at restore. 1 if not said | both |
+/// | `state_version = 2` | the version of the state's layout: snapshots of another one are upgraded, or refused at restore. 1 if not said | both |
+/// | `upgrades = [with_pages]` | how states of earlier versions become this one's; see above | both |
 /// | `codec = MyCodec` | how snapshots write the state; JSON if not said | both |
 /// | `crate = streams` | what you call flow-core, if you renamed or re-exported it | both |
 #[proc_macro_attribute]

@@ -9,7 +9,9 @@ mod options;
 mod place;
 mod step;
 
-use syn::{Attribute, Expr, Generics, Ident, LitInt, LitStr, Path, Type, Visibility};
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::{Attribute, Expr, ExprArray, Generics, Ident, LitInt, LitStr, Path, Type, Visibility};
 
 use crate::parse::Closure;
 
@@ -29,6 +31,7 @@ pub(crate) struct Model {
     pub(crate) out: Option<Type>,
     pub(crate) codec: Option<Path>,
     pub(crate) state_version: Option<LitInt>,
+    pub(crate) upgrades: Option<Upgrades>,
     pub(crate) folds: Vec<Fold>,
     pub(crate) timers: Vec<Timer>,
     pub(crate) place: Option<Place>,
@@ -42,6 +45,23 @@ pub(crate) enum Subject {
     Function { flow: Ident, vis: Visibility, docs: Vec<Attribute>, function: Ident },
     /// An impl block: its type.
     Block { generics: Box<Generics>, self_ty: Box<Type> },
+}
+
+/// How states of earlier versions become states of this one.
+pub(crate) enum Upgrades {
+    /// The functions, the oldest first; they end at the state's version.
+    List(ExprArray),
+    /// A value of flow-core's type of that name.
+    Value(Box<Expr>),
+}
+
+impl ToTokens for Upgrades {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        match self {
+            Self::List(list) => list.to_tokens(tokens),
+            Self::Value(value) => value.to_tokens(tokens),
+        }
+    }
 }
 
 /// A function that the engine calls, and where its parts stand in the user's code.

@@ -79,8 +79,8 @@ where
 }
 
 /// The constants of a flow.
-fn constants<F: Flow>() -> (&'static str, u32, &'static [Timer], u8) {
-    (F::NAME, F::STATE_VERSION, F::TIMERS, <F::Codec as Codec<F::State>>::ID)
+fn constants<F: Flow>() -> (&'static str, u32, String, &'static [Timer], u8) {
+    (F::NAME, F::STATE_VERSION, format!("{:?}", F::upgrades()), F::TIMERS, <F::Codec as Codec<F::State>>::ID)
 }
 
 // ------------------------------------------------------------------------------------------ an annotated function

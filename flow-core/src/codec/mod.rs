@@ -60,6 +60,19 @@ pub trait Codec<T: ?Sized>: Send + Sync + 'static {
     }
 }
 
+/// What a codec's id stands for, for a person.
+pub(crate) fn describe(id: u8) -> String {
+    let name = match id & 127 {
+        1 => "Json",
+        2 => "Utf8",
+        3 => "Bytes",
+        4 => "BigEndian",
+        5 => "NoKey",
+        own => return format!("codec {own}"),
+    };
+    if id > 127 { format!("Nullable<{name}>") } else { name.to_owned() }
+}
+
 /// Why bytes could not be read, or a value could not be written.
 #[derive(Debug)]
 pub struct CodecError {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::codec::describe;
 use crate::{Offset, Partition};
 
 /// A record, a timer or a snapshot failed, and its policy (or its nature) says stop.
@@ -88,7 +89,7 @@ pub enum RestoreError {
         /// The id of the store's codec.
         expected: u8,
     },
-    /// The state has another version than this program's.
+    /// The state has a version that this program cannot read: a newer one, or one that it has no upgrade from.
     Version {
         /// The store.
         store: String,
@@ -96,6 +97,8 @@ pub enum RestoreError {
         found: u32,
         /// The version of this program.
         expected: u32,
+        /// The oldest version that this program can upgrade; its own if there is none.
+        oldest: u32,
     },
     /// A timer is pending that this program does not declare.
     Timer {
@@ -121,13 +124,20 @@ impl fmt::Display for RestoreError {
             ),
             RestoreError::Codec { store, found, expected } => write!(
                 f,
-                "a snapshot of store `{store}` was written by codec {found}, and the store has codec {expected}: \
-                 give it the old codec back, or another name"
+                "a snapshot of store `{store}` was written by the codec `{}`, and this program reads it by `{}`: give the store its \
+                 former codec back, or give its state a new version with an upgrade (`Upgrades::written_by`)",
+                describe(*found),
+                describe(*expected)
             ),
-            RestoreError::Version { store, found, expected } => write!(
+            RestoreError::Version { store, found, expected, .. } if found > expected => write!(
                 f,
-                "a snapshot of store `{store}` has state version {found}, and this program has version {expected}: \
-                 run the program that wrote it, or give the store another name"
+                "a snapshot of store `{store}` has state version {found}, and this program has version {expected}: it was written \
+                 by a newer program, run that one"
+            ),
+            RestoreError::Version { store, found, expected, oldest } => write!(
+                f,
+                "a snapshot of store `{store}` has state version {found}, and this program has version {expected} and upgrades \
+                 from {oldest} on: give it an upgrade from {found}, or give the store another name and lose its state"
             ),
             RestoreError::Timer { store, timer } => write!(
                 f,

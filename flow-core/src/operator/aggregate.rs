@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::codec::{Codec, Json};
 use crate::engine::{At, Edge, Key, Next, Push, Step, TaskData};
 use crate::flow::State;
-use crate::state::{KvStore, StoreId, StoreSpec};
+use crate::state::{KvStore, StoreId, StoreSpec, Upgrades};
 use crate::topology::graph::{Line, NodeKind, StoreNode};
 use crate::topology::link::Linker;
 use crate::topology::{Stream, Table};
@@ -13,6 +13,9 @@ use crate::topology::{Stream, Table};
 impl<'t, K: ?Sized + 'static, V: ?Sized + 'static> Stream<'t, K, V> {
     /// Folds the values of each key into an aggregate that starts as `init()`. `name` names the store. A record with a null key is
     /// dropped, and counted as such.
+    ///
+    /// The aggregate is stored as JSON and has no version: what serde bridges (a new field with `#[serde(default)]`) may change,
+    /// and a state that has to be [upgraded](crate::Upgrades) belongs to a [`Flow`](crate::Flow).
     ///
     /// ```
     /// use flow_core::testing::example;
@@ -105,7 +108,7 @@ where
     let id = stream.builder.with(|graph| {
         let id = graph.add(NodeKind::Step, prefix, Default::default(), at);
         let number = graph.stores.len();
-        let spec = Arc::new(StoreSpec::<A>::new::<C>(name, 1, &[]));
+        let spec = Arc::new(StoreSpec::new(name, &[], Upgrades::<A, C>::from_version(1)));
         graph.stores.push(StoreNode {
             name: name.to_owned(),
             at,

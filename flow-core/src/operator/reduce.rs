@@ -11,6 +11,8 @@ impl<'t, K: ?Sized + 'static, V: State> Stream<'t, K, V> {
     /// Combines the values of each key, the first of which is taken as it is. `name` names the store. A record with a null key is
     /// dropped, and counted as such.
     ///
+    /// The result is stored as JSON and has no version, like the values of a topic: see [`aggregate`](Stream::aggregate).
+    ///
     /// ```
     /// use flow_core::testing::example;
     ///

@@ -10,7 +10,7 @@
 //! | rest | the state, as the codec wrote it |
 //!
 //! Timers are written in their declaration's order. The header is read when the entry is restored, so that a snapshot this program
-//! cannot go on from is refused then; the state is read when its key is first used.
+//! cannot go on from is refused then; the state is read, and upgraded if an earlier version wrote it, when its key is first used.
 
 use crate::flow::Timer;
 

@@ -12,33 +12,11 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::snapshot::{BadEnvelope, Header, write_header};
+use super::spec::{StoreSpec, WrittenBy};
 use super::timers::{Due, NEVER, Timers};
-use crate::codec::{Codec, CodecError};
+use crate::codec::CodecError;
 use crate::engine::{Effects, Failure, RestoreError, Snapshot, TaskErrorKind};
 use crate::flow::{Clock, State, Timer};
-
-/// What is fixed about a store: its name, and how its states are written.
-pub(crate) struct StoreSpec<S> {
-    pub(crate) name: String,
-    pub(crate) version: u32,
-    pub(crate) timers: &'static [Timer],
-    codec: u8,
-    decode: fn(&[u8]) -> Result<S, CodecError>,
-    encode: fn(&S, &mut Vec<u8>) -> Result<(), CodecError>,
-}
-
-impl<S: State> StoreSpec<S> {
-    pub(crate) fn new<C: for<'b> Codec<S, Out<'b> = S>>(name: &str, version: u32, timers: &'static [Timer]) -> Self {
-        StoreSpec {
-            name: name.to_owned(),
-            version,
-            timers,
-            codec: C::ID,
-            decode: |bytes| C::decode(bytes),
-            encode: C::encode,
-        }
-    }
-}
 
 /// The typed number of a store within its task.
 pub(crate) struct StoreId<S> {
@@ -68,7 +46,15 @@ impl<S> Copy for StoreId<S> {}
 /// A state, as bytes until its key is first used.
 enum Slot<S> {
     Bytes(Box<[u8]>),
+    Older(Box<OlderBytes>),
     Live(Option<S>),
+}
+
+/// What an earlier version wrote: apart, so that a slot is no bigger for it.
+struct OlderBytes {
+    /// Its index in [`StoreSpec::older`].
+    at: usize,
+    bytes: Box<[u8]>,
 }
 
 struct Entry<S> {
@@ -191,7 +177,7 @@ impl<S: State> KvStore<S> {
     /// marked dirty once per commit in order of first touch.
     #[inline]
     pub(crate) fn open(&mut self, at: u32) -> Result<&mut Option<S>, Box<Failure>> {
-        if let Slot::Bytes(_) = self.entries[at as usize].slot {
+        if let Slot::Bytes(_) | Slot::Older(_) = self.entries[at as usize].slot {
             self.decode(at)?;
         }
         self.touch(at);
@@ -214,13 +200,16 @@ impl<S: State> KvStore<S> {
     }
 
     fn decode(&mut self, at: u32) -> Result<(), Box<Failure>> {
-        let entry = &mut self.entries[at as usize];
-        if let Slot::Bytes(bytes) = &entry.slot {
-            match (self.spec.decode)(bytes) {
-                Ok(state) => entry.slot = Slot::Live(Some(state)),
-                Err(error) => return Err(self.failure(at, format_args!("is {error}"))),
+        let state = match &self.entries[at as usize].slot {
+            Slot::Bytes(bytes) => {
+                (self.spec.decode)(bytes).map_err(|error| self.failure(at, format_args!("cannot be read: {error}")))?
             }
-        }
+            Slot::Older(older) => {
+                (self.spec.older[older.at].read)(&older.bytes).map_err(|error| self.failure(at, error))?
+            }
+            Slot::Live(_) => return Ok(()),
+        };
+        self.entries[at as usize].slot = Slot::Live(Some(state));
         Ok(())
     }
 
@@ -229,7 +218,7 @@ impl<S: State> KvStore<S> {
     pub(crate) fn opened(&mut self, at: u32) -> &mut Option<S> {
         match &mut self.entries[at as usize].slot {
             Slot::Live(state) => state,
-            Slot::Bytes(_) => unreachable!("an open slot is live"),
+            Slot::Bytes(_) | Slot::Older(_) => unreachable!("an open slot is live"),
         }
     }
 
@@ -269,16 +258,11 @@ impl<S: State> KvStore<S> {
         }
     }
 
-    /// The declared timer of each pending one, checked before anything is changed.
-    fn pending<'b>(&self, value: &'b [u8]) -> Result<(Pending, &'b [u8]), RestoreError> {
+    /// The declared timer of each pending one, and the state as it was written, checked before anything is changed.
+    fn read(&self, value: &[u8]) -> Result<(Pending, Slot<S>), RestoreError> {
         let store = || self.spec.name.clone();
         let mut header = Header::read(value).map_err(|bad| self.bad_envelope(bad))?;
-        if header.codec != self.spec.codec {
-            return Err(RestoreError::Codec { store: store(), found: header.codec, expected: self.spec.codec });
-        }
-        if header.version != self.spec.version {
-            return Err(RestoreError::Version { store: store(), found: header.version, expected: self.spec.version });
-        }
+        let by = self.spec.written_by(header.version, header.codec)?;
         let mut pending = Vec::new();
         while let Some((name, deadline)) = header.next_timer().map_err(|bad| self.bad_envelope(bad))? {
             let declared = self.timers.declared().iter().position(|timer| timer.name().as_bytes() == name);
@@ -288,7 +272,12 @@ impl<S: State> KvStore<S> {
             })?;
             pending.push((timer, deadline));
         }
-        Ok((pending, header.payload()))
+        let bytes = header.payload().into();
+        let slot = match by {
+            WrittenBy::Current => Slot::Bytes(bytes),
+            WrittenBy::Older(at) => Slot::Older(Box::new(OlderBytes { at, bytes })),
+        };
+        Ok((pending, slot))
     }
 
     fn write(&self, at: u32, pending: &mut Vec<(Timer, i64)>, out: &mut Vec<u8>) -> Result<(), CodecError> {
@@ -298,9 +287,16 @@ impl<S: State> KvStore<S> {
             let deadline = self.timers.deadline(at, timer);
             (deadline != NEVER).then_some((*declared, deadline))
         }));
-        write_header(out, spec.codec, spec.version, pending);
-        match &self.entries[at as usize].slot {
+        let slot = &self.entries[at as usize].slot;
+        // What was not read is passed on as it is, under the version that wrote it.
+        let (codec, version) = match slot {
+            Slot::Older(older) => (spec.older[older.at].codec, spec.older[older.at].version),
+            Slot::Bytes(_) | Slot::Live(_) => (spec.codec, spec.version),
+        };
+        write_header(out, codec, version, pending);
+        match slot {
             Slot::Bytes(payload) => out.extend_from_slice(payload),
+            Slot::Older(older) => out.extend_from_slice(&older.bytes),
             Slot::Live(Some(state)) => (spec.encode)(state, out)?,
             Slot::Live(None) => {}
         }
@@ -367,10 +363,10 @@ impl<S: State> AnyStore for KvStore<S> {
             }
             return Ok(());
         };
-        let (pending, payload) = self.pending(value)?;
+        let (pending, slot) = self.read(value)?;
         let at = self.slot(entry);
         let entry = &mut self.entries[at as usize];
-        entry.slot = Slot::Bytes(payload.into());
+        entry.slot = slot;
         entry.persisted = true;
         self.timers.cancel_all(at);
         for (timer, deadline) in pending {

@@ -52,7 +52,17 @@ impl<'t, F: Flow> JointFlow<'t, F> {
 fn add_step<F: Flow>(graph: &mut Graph, at: Line) -> (NodeId, usize) {
     let id = graph.add(NodeKind::Step, "KSTREAM-PROCESSOR-", Traits { asks: true, multiplies: true }, at);
     let store = graph.stores.len();
-    let spec = Arc::new(StoreSpec::<F::State>::new::<F::Codec>(F::NAME, F::STATE_VERSION, F::TIMERS));
+    let upgrades = F::upgrades();
+    if upgrades.version() != F::STATE_VERSION {
+        graph.broken.push(format!(
+            "the upgrades of the flow `{}`, placed at {at}, end at version {}, and its state has version {}: there is one \
+             upgrade for each version but the last",
+            F::NAME,
+            upgrades.version(),
+            F::STATE_VERSION
+        ));
+    }
+    let spec = Arc::new(StoreSpec::new(F::NAME, F::TIMERS, upgrades));
     graph.stores.push(StoreNode {
         name: F::NAME.to_owned(),
         at,

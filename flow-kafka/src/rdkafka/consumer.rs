@@ -60,7 +60,7 @@ impl RdkafkaConsumer {
             unanswered: None,
             headers: Headers::new(),
             spec: spec.clone(),
-            instance: settings::instance(settings, spec),
+            instance: settings.instance_of(&spec.client_id),
             feed: Some(Feed::new(&client, &watch)?),
             client: Some(client),
         })
@@ -77,7 +77,7 @@ impl RdkafkaConsumer {
 
     /// Takes what the client has, unless much waits already, and sorts out what is no record.
     fn listen(&mut self) -> Result<(), BrokerError> {
-        if self.waiting.len() < 4 * BATCH {
+        if !self.is_full() {
             let feed = self.feed.as_mut().expect("the feed lives until the consumer is dropped");
             feed.take(&mut self.waiting);
         }
@@ -93,11 +93,26 @@ impl RdkafkaConsumer {
         Ok(())
     }
 
+    /// Enough waits to be handed out. What waits for a paused partition does not count: behind it may be a rebalance, or the
+    /// record that its task is waiting for.
+    fn is_full(&mut self) -> bool {
+        const ENOUGH: usize = 4 * BATCH;
+        let (parts, waiting) = (&mut self.parts, &self.waiting);
+        let mut flows = |message: &&Message| {
+            parts.of(message).is_some_and(|part| matches!(part.flow, Flow::Started { paused: false, .. }))
+        };
+        waiting.len() >= ENOUGH && waiting.iter().filter(|message| flows(message)).count() >= ENOUGH
+    }
+
     /// An error that is no record's. Most say that the client is busy healing itself.
     fn error(&self, code: Code, what: &str) -> Result<(), BrokerError> {
         let who = format!("the consumer {} of group {}", self.spec.client_id, self.spec.group);
         if let Some((code, text)) = self.client().fatal() {
-            return Err(BrokerError::new(ErrorKind::Fatal, format!("{who}: {text} ({})", code.name())));
+            let kind = match general_kind(code) {
+                ErrorKind::InstanceTaken => ErrorKind::InstanceTaken,
+                _ => ErrorKind::Fatal,
+            };
+            return Err(BrokerError::new(kind, format!("{who}: {text} ({})", code.name())));
         }
         let message = format!("{who}: {what} ({})", code.name());
         if heals_itself(code) {

@@ -226,7 +226,11 @@ pub(super) fn general_kind(code: Code) -> ErrorKind {
         RD_KAFKA_RESP_ERR__NO_OFFSET,
     ]) {
         ErrorKind::OffsetOutOfRange
-    } else if code.is_any(&[RD_KAFKA_RESP_ERR__FATAL, RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID]) || code.is_any(FENCED) {
+    } else if code.is_any(&[RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID]) {
+        ErrorKind::InstanceTaken
+    } else if code.is_any(&[RD_KAFKA_RESP_ERR_INCONSISTENT_GROUP_PROTOCOL]) {
+        ErrorKind::AssignorMismatch
+    } else if code.is_any(&[RD_KAFKA_RESP_ERR__FATAL]) || code.is_any(FENCED) {
         ErrorKind::Fatal
     } else {
         ErrorKind::Refused

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::broker::{Assignor, BrokerError, ConsumerSpec, ErrorKind, ProducerSpec};
+use crate::broker::{BrokerError, ConsumerSpec, ErrorKind, ProducerSpec};
 use crate::config::ClientSettings;
 
 /// Settings in the order in which librdkafka is given them: later ones win.
@@ -75,10 +75,7 @@ fn layered(defaults: &[(&str, &str)], common: Settings, fixed: &[(&str, &str)]) 
 
 pub(super) fn consumer(settings: &ClientSettings, spec: &ConsumerSpec) -> Result<Settings, BrokerError> {
     let session = settings.session_timeout;
-    let strategy = match spec.assignor {
-        Assignor::Range => "range",
-        Assignor::CooperativeSticky => "cooperative-sticky",
-    };
+    let strategy = spec.assignor.to_string();
     let mut all = layered(
         &[
             // A request that waits for records holds up all others to the same broker.
@@ -89,22 +86,17 @@ pub(super) fn consumer(settings: &ClientSettings, spec: &ConsumerSpec) -> Result
         common(settings, &spec.client_id)?,
         &[
             ("group.id", &spec.group),
-            ("partition.assignment.strategy", strategy),
+            ("partition.assignment.strategy", strategy.as_str()),
             ("session.timeout.ms", &ms(session)),
             ("heartbeat.interval.ms", &ms((session / 10).max(Duration::from_millis(1)))),
-            ("max.poll.interval.ms", &ms(settings.max_poll_interval.max(session))),
+            ("max.poll.interval.ms", &ms(settings.poll_limit())),
         ],
     );
     all.extend(reads());
-    if let Some(instance) = instance(settings, spec) {
+    if let Some(instance) = settings.instance_of(&spec.client_id) {
         all.extend(pairs([("group.instance.id", instance.as_str())]));
     }
     Ok(all)
-}
-
-/// The name of a static member, if the application is one: each worker is a member of its own.
-pub(super) fn instance(settings: &ClientSettings, spec: &ConsumerSpec) -> Option<String> {
-    settings.instance.as_ref().map(|instance| format!("{instance}-{}", spec.client_id))
 }
 
 pub(super) fn reader(settings: &ClientSettings, client_id: &str, group: &str) -> Result<Settings, BrokerError> {
@@ -174,6 +166,7 @@ fn ms(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::Assignor;
 
     fn settings(overrides: &[(&str, &str)]) -> ClientSettings {
         ClientSettings {

@@ -98,6 +98,7 @@ impl Worker {
             paused: vec![false; inputs.len()],
             inputs,
         };
+        active.inputs.iter().zip(&active.start).try_for_each(|(input, from)| self.pace.check(input, *from))?;
         let (input, offset) = (active.inputs[0].clone(), active.next(0));
         if self.start(Box::new(active), consumer)? {
             self.past.restored += records;

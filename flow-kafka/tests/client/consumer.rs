@@ -402,7 +402,7 @@ fn a_static_member_is_replaced_by_its_successor_and_shut_out() {
             Err(error) => break error,
         }
     };
-    assert_eq!(error.kind, ErrorKind::Fatal, "{error}");
+    assert_eq!(error.kind, ErrorKind::InstanceTaken, "{error}");
     assert!(error.message.contains("FENCED_INSTANCE_ID"), "{error}");
     fill(&mut *producer, &topic, 0, &["heir"]);
     producer.send_offsets(&offsets(&topic, 0, 3, ""), &new.generation().unwrap(), LONG).unwrap();

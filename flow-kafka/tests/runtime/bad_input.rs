@@ -227,5 +227,6 @@ fn an_output_that_only_the_broker_refuses_ends_the_run_after_a_few_attempts_and_
     let error = stopped(counting(&kafka, false), kafka.config().max_lead(None));
     assert!(matches!(error, RunError::Commit { attempts: 4, .. }), "{error}");
     assert!(error.to_string().contains(kafka.topic("out")), "{error}");
-    assert_eq!((kafka.committed("in"), kafka.values("out").len()), (None, 0));
+    // Its offset may stand there, as one that was not moved: see the first commit of an owner.
+    assert_eq!((kafka.committed("in").unwrap_or(0), kafka.values("out").len()), (0, 0));
 }

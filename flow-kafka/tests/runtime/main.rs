@@ -10,6 +10,7 @@ mod bad_topics;
 mod failover;
 mod gate;
 mod kafka;
+mod membership;
 mod purge;
 mod several_inputs;
 mod stale_owner;

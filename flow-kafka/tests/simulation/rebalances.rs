@@ -15,11 +15,13 @@ use flow_kafka::sim::{Fault, Options, Process, Simulation};
 use flow_kafka::{ClientSettings, Counters, KafkaConfig, State, start_on};
 use futures::FutureExt;
 
-use crate::slow::Slow;
+use crate::slow;
 
 const NOWHERE: &str = "nowhere:0";
 const PARTITIONS: i32 = 4;
 const KEYS: u32 = 40;
+/// The session timeout is as long.
+const POLL_LIMIT: Duration = Duration::from_secs(10);
 const LEFT: Topic<str, str, ByType, Utf8> = Topic::new("left");
 const RIGHT: Topic<str, str, ByType, Utf8> = Topic::new("right");
 const COUNTS: Topic<str, u64> = Topic::new("counts");
@@ -31,12 +33,18 @@ enum Group {
     Eager,
 }
 
-fn topology(group: Group) -> Topology {
+/// A record whose value is a number takes its step so many milliseconds.
+fn topology(group: Group, broker: Arc<dyn Broker>) -> Topology {
     let topology = TopologyBuilder::new();
     let mut events = topology.stream(LEFT);
     if group == Group::Eager {
         events = events.merge(topology.stream(RIGHT));
     }
+    let events = events.inspect(move |_, value| {
+        if let Ok(millis) = value.parse() {
+            broker.host().sleep(Duration::from_millis(millis));
+        }
+    });
     events.count("counts").changes().to(COUNTS);
     topology.build().unwrap()
 }
@@ -50,14 +58,16 @@ enum Event {
     Kill(&'static str),
     /// For so many seconds.
     Pause(&'static str, u64),
+    /// So many records of one key come that take their step so many milliseconds each.
+    Slow(u32, u64),
 }
-use Event::{Kill, Pause, Start, Stop};
+use Event::{Kill, Pause, Slow, Start, Stop};
 
 /// A process that runs the application.
 #[derive(Default)]
 struct Running {
     stop: AtomicBool,
-    ended: Mutex<Option<Counters>>,
+    ended: Mutex<Option<Result<Counters, String>>>,
 }
 
 /// A plan, and what to look at.
@@ -75,13 +85,26 @@ struct Plan<'p> {
 struct Outcome {
     /// What each process that was not killed has counted.
     counters: BTreeMap<&'static str, Counters>,
+    /// Why processes ended by themselves.
+    failures: BTreeMap<&'static str, String>,
     /// For each partition the longest time without a commit of new input, while there was some, from this second on.
     silence: BTreeMap<i32, Duration>,
+    /// How often somebody learned that its partitions were lost.
+    losses: usize,
 }
 
 /// Runs a plan, feeding all keys round and round; `watch` is the second from which silence counts.
 fn run(plan: &Plan<'_>, watch: u64) -> Outcome {
-    let options = Options { time_limit: Duration::from_secs(900), step_limit: 4_000_000, ..Options::new(3) };
+    let outcome = run_any(plan, watch);
+    assert_eq!(outcome.failures, BTreeMap::new());
+    outcome
+}
+
+/// The same, where processes may end by themselves.
+fn run_any(plan: &Plan<'_>, watch: u64) -> Outcome {
+    let trace_kept = usize::MAX;
+    let options =
+        Options { time_limit: Duration::from_secs(900), step_limit: 4_000_000, trace_kept, ..Options::new(3) };
     let simulation = Simulation::new(options, Default::default());
     let view = simulation.view();
     for topic in ["left", "right", "counts"] {
@@ -100,7 +123,9 @@ fn run(plan: &Plan<'_>, watch: u64) -> Outcome {
     simulation.actor(test, "driver", drive).unwrap();
     let report = simulation.run().unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(report.panics, Vec::<String>::new());
-    outcome.lock().unwrap().take().unwrap()
+    let mut outcome: Outcome = outcome.lock().unwrap().take().unwrap();
+    outcome.losses = report.trace.iter().filter(|line| line.contains(", lost [")).count();
+    outcome
 }
 
 struct Stage {
@@ -119,18 +144,22 @@ impl Stage {
     }
 
     fn work(&self, process: Process, running: &Running) {
-        let broker = self.simulation.broker(process, &ClientSettings::new(NOWHERE));
-        let broker: Arc<dyn Broker> = Arc::new(Slow::new(broker, self.delay));
-        let config = KafkaConfig::new(NOWHERE, "app").workers(1).commit_interval(Duration::from_millis(200));
-        let app = start_on(Arc::clone(&broker), topology(self.group), config).unwrap();
+        let settings = ClientSettings { max_poll_interval: POLL_LIMIT, ..ClientSettings::new(NOWHERE) };
+        let broker = self.simulation.broker(process, &settings);
+        let broker: Arc<dyn Broker> = Arc::new(slow::Slow::new(broker, self.delay));
+        let config = KafkaConfig::new(NOWHERE, "app")
+            .workers(1)
+            .commit_interval(Duration::from_millis(200))
+            .max_poll_interval(POLL_LIMIT);
+        let app = start_on(Arc::clone(&broker), topology(self.group, Arc::clone(&broker)), config).unwrap();
         while !matches!(app.state(), State::Stopped | State::Failed) {
             if running.stop.load(Ordering::Relaxed) {
                 app.stop();
             }
             broker.host().sleep(Duration::from_millis(50));
         }
-        let summary = app.wait().now_or_never().expect("it has ended").unwrap_or_else(|error| panic!("{error}"));
-        *running.ended.lock().unwrap() = Some(summary.counters);
+        let ended = app.wait().now_or_never().expect("it has ended");
+        *running.ended.lock().unwrap() = Some(ended.map(|summary| summary.counters).map_err(|error| error.to_string()));
     }
 
     fn drive(self: &Arc<Self>, broker: &dyn Broker, events: &[(u64, Event)], end: u64, watch: u64) -> Outcome {
@@ -147,6 +176,10 @@ impl Stage {
                     Kill(name) => self.simulation.fault(all[name].0, Fault::Crash),
                     Pause(name, time) => {
                         self.simulation.fault(all[name].0, Fault::Pause(Duration::from_secs(*time)));
+                    }
+                    Slow(records, millis) => {
+                        let value = millis.to_string();
+                        (0..*records).for_each(|_| fed.send(&view, "left", "slow", &value, host.now().as_millis()));
                     }
                 }
             }
@@ -167,17 +200,20 @@ impl Stage {
             host.sleep(Duration::from_millis(500));
         }
         let living = |process: &Process| !self.simulation.is_crashed(*process);
-        let mut counters = BTreeMap::new();
+        let (mut counters, mut failures) = (BTreeMap::new(), BTreeMap::new());
         for (name, (process, running)) in all.iter().filter(|(_, (process, _))| living(process)) {
             running.stop.store(true, Ordering::Relaxed);
             while running.ended.lock().unwrap().is_none() {
                 assert!(living(process));
                 host.sleep(Duration::from_millis(100));
             }
-            counters.insert(*name, running.ended.lock().unwrap().unwrap());
+            match running.ended.lock().unwrap().clone().unwrap() {
+                Ok(counted) => drop(counters.insert(*name, counted)),
+                Err(error) => drop(failures.insert(*name, error)),
+            }
         }
         fed.check(&view);
-        Outcome { counters, silence }
+        Outcome { counters, failures, silence, losses: 0 }
     }
 }
 
@@ -201,18 +237,17 @@ impl Fed {
             let key = format!("k{}", self.records % KEYS);
             // Every key comes from both sides.
             let right = group == Group::Eager && (self.records / KEYS) % 2 == 1;
-            let partition = partition_for(key.as_bytes(), PARTITIONS).0;
-            let record = Seen {
-                key: Some(key.clone().into_bytes()),
-                value: Some(b"x".to_vec()),
-                timestamp: now,
-                ..Seen::default()
-            };
-            let topic = if right { "right" } else { "left" };
-            view.produce(&TopicPartition::new(topic, partition), &[record]).unwrap();
-            *self.of_key.entry(key).or_default() += 1;
-            self.records += 1;
+            self.send(view, if right { "right" } else { "left" }, &key, "x", now);
         }
+    }
+
+    fn send(&mut self, view: &View, topic: &str, key: &str, value: &str, now: i64) {
+        let partition = partition_for(key.as_bytes(), PARTITIONS).0;
+        let bytes = |text: &str| Some(text.as_bytes().to_vec());
+        let record = Seen { key: bytes(key), value: bytes(value), timestamp: now, ..Seen::default() };
+        view.produce(&TopicPartition::new(topic, partition), &[record]).unwrap();
+        *self.of_key.entry(key.to_owned()).or_default() += 1;
+        self.records += 1;
     }
 
     fn counted(view: &View) -> BTreeMap<String, Vec<u64>> {
@@ -304,4 +339,42 @@ fn partitions_that_stay_where_they_are_do_not_notice_a_cooperative_rebalance() {
     silence.sort_unstable();
     assert!(silence[1] < Duration::from_secs(1), "two of four stay: {silence:?}");
     assert!(silence[2] > Duration::from_secs(2), "two of four move: {silence:?}");
+}
+
+/// Thrown out in the middle of the record, it comes back, and the record that it had done meanwhile is sent.
+#[test]
+fn a_record_that_takes_longer_than_the_poll_interval_is_done_once_if_nobody_else_is_there() {
+    for group in [Group::Eager, Group::Cooperative] {
+        let events = &[(0, Start("a")), (10, Slow(1, 15_000))];
+        let outcome = run(&Plan { group, events, end: 60, recovery_delay: QUICK }, 8);
+        let a = outcome.counters["a"];
+        assert_eq!((outcome.losses, a.warm, a.restored), (1, 4, 0));
+        let longest = outcome.silence.values().max().unwrap();
+        assert!(*longest < Duration::from_secs(17), "{:?}", outcome.silence);
+    }
+}
+
+/// Each has to throw its work away because the other one has the partition by then. One says so and ends, and the other one gets it
+/// done; unless one of them comes back in time to send what it has.
+#[test]
+fn processes_that_take_a_slow_record_from_each_other_do_not_do_so_for_ever() {
+    for group in [Group::Eager, Group::Cooperative] {
+        let events = &[(0, Start("a")), (0, Start("b")), (10, Slow(1, 15_000))];
+        let outcome = run_any(&Plan { group, events, end: 150, recovery_delay: QUICK }, 8);
+        let failed: Vec<String> = outcome.failures.into_values().collect();
+        assert!(
+            failed.len() < 2 && failed.iter().all(|why| why.contains("took 15000 ms, twice and in vain")),
+            "{failed:?}"
+        );
+    }
+}
+
+/// Records that are slow, but each within the limit, do not add up to an overrun.
+#[test]
+fn a_batch_of_slow_records_is_left_off_before_the_group_takes_its_worker_for_dead() {
+    for group in [Group::Eager, Group::Cooperative] {
+        let events = &[(0, Start("a")), (5, Slow(100, 300))];
+        let outcome = run(&Plan { group, events, end: 10, recovery_delay: QUICK }, 8);
+        assert_eq!(outcome.losses, 0);
+    }
 }

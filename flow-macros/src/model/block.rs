@@ -21,7 +21,7 @@ pub(crate) fn block(args: Args, item: &Block, errors: &mut Errors) -> Model {
     if options.name.is_none() && !doubtful {
         errors.at(self_ty, options::NO_NAME);
     }
-    let Options { name, from, to, state_version, codec, root, .. } = options;
+    let Options { name, from, to, state_version, upgrades, codec, root, .. } = options;
 
     let mut parts = Parts::default();
     for member in &item.members {
@@ -44,6 +44,7 @@ pub(crate) fn block(args: Args, item: &Block, errors: &mut Errors) -> Model {
         out,
         codec,
         state_version,
+        upgrades: upgrades.map(|upgrades| upgrades.value),
         folds,
         timers,
         place,

@@ -16,7 +16,7 @@ pub(crate) fn function(args: Args, item: Function, errors: &mut Errors) -> Optio
     if !doubtful {
         missing(&options, &function, errors);
     }
-    let Options { flow, name, key, from, to, repartition, state_version, codec, root } = options;
+    let Options { flow, name, key, from, to, repartition, state_version, upgrades, codec, root } = options;
 
     let (step, event) = step::fold(&item.sig, &[], Role::Function, errors);
     let step_in_a_block = step.receiver.is_some();
@@ -49,6 +49,7 @@ pub(crate) fn function(args: Args, item: Function, errors: &mut Errors) -> Optio
         out,
         codec,
         state_version,
+        upgrades: upgrades.map(|upgrades| upgrades.value),
         folds,
         timers: Vec::new(),
         place,

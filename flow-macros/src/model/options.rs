@@ -1,8 +1,9 @@
 //! The words in the parentheses of `#[flow(..)]`, `#[key(..)]` and `#[fold(..)]`.
 
 use quote::ToTokens;
-use syn::{Expr, Ident, Lit, LitInt, LitStr, Path};
+use syn::{Expr, ExprArray, Ident, Lit, LitInt, LitStr, Path};
 
+use super::Upgrades;
 use crate::errors::Errors;
 use crate::parse::{self, Arg, Args, Closure, Helper, Value};
 
@@ -23,6 +24,7 @@ pub(super) struct Options {
     pub(super) to: Option<Worded<Expr>>,
     pub(super) repartition: Option<Worded<LitStr>>,
     pub(super) state_version: Option<LitInt>,
+    pub(super) upgrades: Option<Worded<Upgrades>>,
     pub(super) codec: Option<Path>,
     pub(super) root: Option<Path>,
 }
@@ -69,6 +71,9 @@ pub(super) fn flow(args: Args, form: Form, errors: &mut Errors) -> (Options, boo
         seen.push(word.clone());
         options.set(word, value, errors);
     }
+    if errors.len() == before {
+        options.check_upgrades(errors);
+    }
     (options, args.unread || errors.len() > before)
 }
 
@@ -82,11 +87,38 @@ impl Options {
             }
             ("key", Value::Closure(closure)) => self.key = Some(*closure),
             ("state_version", value) => self.state_version = state_version(value, errors),
+            ("upgrades", value) => self.upgrades = upgrades(value, errors).map(|value| Worded { word, value }),
             ("codec", Value::Path(path)) => self.codec = Some(path),
             ("crate", Value::Path(path)) => self.root = Some(path),
             ("from", value) => self.from = topic(value, errors).map(|value| Worded { word, value }),
             ("to", value) => self.to = topic(value, errors).map(|value| Worded { word, value }),
             (_, value) => errors.at(value, format!("expected `{}`", example(&word))),
+        }
+    }
+}
+
+impl Options {
+    /// A list has one upgrade for each version before this one, as far back as it goes.
+    fn check_upgrades(&self, errors: &mut Errors) {
+        let Some(upgrades) = &self.upgrades else { return };
+        let Some(version) = self.state_version.as_ref() else {
+            errors.at(
+                &upgrades.word,
+                "`upgrades` goes with the `state_version` that they lead to: a state that never changed is version 1",
+            );
+            return;
+        };
+        let Upgrades::List(list) = &upgrades.value else { return };
+        let before = version.base10_parse::<u32>().map_or(0, |version| version.saturating_sub(1));
+        if list.elems.len() > before as usize {
+            errors.at(
+                list,
+                format!(
+                    "an upgrade leads from one version to the next, up to state version {version}: there can be {before} of \
+                     them, and here are {}",
+                    list.elems.len()
+                ),
+            );
         }
     }
 }
@@ -153,7 +185,38 @@ fn state_version(value: Value, errors: &mut Errors) -> Option<LitInt> {
     None
 }
 
-const WORDS: [&str; 8] = ["name", "key", "from", "to", "repartition", "state_version", "codec", "crate"];
+/// `upgrades = [with_pages]`, or a value that says more.
+fn upgrades(value: Value, errors: &mut Errors) -> Option<Upgrades> {
+    const SPELLING: &str = "upgrades are a list of functions, the oldest first, as in `upgrades = [with_pages]`: each takes the \
+                            state of one version and returns that of the next";
+    match value {
+        Value::Expr(expr) => match *expr {
+            Expr::Array(list) => list_of_upgrades(list, SPELLING, errors),
+            expr @ (Expr::Call(_) | Expr::MethodCall(_)) => Some(Upgrades::Value(Box::new(expr))),
+            expr => {
+                errors.at(expr, SPELLING);
+                None
+            }
+        },
+        value => {
+            errors.at(value, SPELLING);
+            None
+        }
+    }
+}
+
+fn list_of_upgrades(list: ExprArray, spelling: &str, errors: &mut Errors) -> Option<Upgrades> {
+    if list.elems.is_empty() {
+        errors.at(&list, spelling);
+        return None;
+    }
+    for upgrade in list.elems.iter().filter(|upgrade| !matches!(upgrade, Expr::Path(_))) {
+        errors.at(upgrade, "an upgrade is named here, and written as a function beside the flow: it stays for ever");
+    }
+    Some(Upgrades::List(list))
+}
+
+const WORDS: [&str; 9] = ["name", "key", "from", "to", "repartition", "state_version", "upgrades", "codec", "crate"];
 
 fn is_word(word: &Ident) -> bool {
     WORDS.iter().any(|known| word == known)
@@ -178,10 +241,10 @@ fn unknown(word: &Ident, value: &Value, form: Form, errors: &mut Errors) {
             format!("the flow's name stands first and alone; expected `name = \"..\"` or another setting, not `{word}`")
         }
         (Form::Function, _) => "expected `name` or `key`; also known are `from`, `to`, `repartition`, \
-                                `state_version`, `codec` and `crate`"
+                                `state_version`, `upgrades`, `codec` and `crate`"
             .to_owned(),
         (Form::Block, _) => {
-            "expected `name`; also known are `from`, `to`, `state_version`, `codec` and `crate`".to_owned()
+            "expected `name`; also known are `from`, `to`, `state_version`, `upgrades`, `codec` and `crate`".to_owned()
         }
     };
     errors.at(word, text);
@@ -195,6 +258,7 @@ fn example(word: &Ident) -> &'static str {
         "to" => "to = CLOSED",
         "repartition" => "repartition = \"clicks-by-user\"",
         "state_version" => "state_version = 2",
+        "upgrades" => "upgrades = [with_pages]",
         "codec" => "codec = Json",
         _ => "crate = flow_core",
     }

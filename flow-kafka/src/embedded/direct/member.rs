@@ -392,8 +392,12 @@ impl Member {
             }
             ResponseError::FencedInstanceId => {
                 let text = format!("{what}: another member uses the instance id {:?}", self.settings.instance);
-                self.fatal = Some(BrokerError::new(ErrorKind::Fatal, text));
+                self.fatal = Some(BrokerError::new(ErrorKind::InstanceTaken, text));
                 self.lose(now);
+                self.join = Join::Out;
+            }
+            ResponseError::InconsistentGroupProtocol => {
+                self.fatal = Some(codes::refusal(ErrorKind::AssignorMismatch, what, error));
                 self.join = Join::Out;
             }
             error if codes::is_transient(error) => {

@@ -24,7 +24,6 @@ mod view;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::broker::{Admin, Broker, BrokerError, Consumer, ConsumerSpec, Host, Producer, ProducerSpec, Reader};
 use crate::config::ClientSettings;
@@ -53,10 +52,10 @@ impl Broker for DirectBroker {
         let settings = member::MemberSettings {
             group: spec.group.clone(),
             assignor: spec.assignor,
-            instance: self.settings.instance.clone(),
+            instance: self.settings.instance_of(&spec.client_id),
             session_timeout: self.settings.session_timeout,
             heartbeat_interval: self.settings.session_timeout / 10,
-            max_poll_interval: self.settings.max_poll_interval.max(Duration::from_millis(1)),
+            max_poll_interval: self.settings.poll_limit(),
         };
         Ok(Box::new(consumer::DirectConsumer::new(&self.host, settings)))
     }

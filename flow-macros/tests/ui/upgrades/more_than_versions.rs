@@ -1,0 +1,20 @@
+use flow_core::flow;
+
+struct Click {
+    user: String,
+}
+
+fn shortened(old: u16) -> u32 {
+    old.into()
+}
+
+fn widened(old: u32) -> u64 {
+    old.into()
+}
+
+#[flow(Totals, name = "totals", state_version = 2, upgrades = [shortened, widened])]
+fn total(total: Option<u64>, _click: &Click) -> Option<u64> {
+    total
+}
+
+fn main() {}
