@@ -63,7 +63,8 @@
 //!
 //! - Writing steps: [`flow`] (the attribute), [`Flow`], [`Fold`], [`Context`], [`Timer`], [`Upgrades`].
 //! - Composing them: [`TopologyBuilder`], [`Stream`], [`Table`], [`Topic`].
-//! - What is on the wire: [`Codec`], [`Key`], [`Json`], [`Utf8`], [`Bytes`], [`BigEndian`], [`Nullable`].
+//! - What is on the wire: [`Codec`], [`Key`], [`Json`], [`Utf8`], [`Bytes`], [`BigEndian`], [`Tuple`], [`Nullable`]; `Postcard` and
+//!   keys of type `Uuid` are behind the features `postcard` and `uuid`.
 //! - Testing: [`testing`].
 //! - Running tasks yourself: [`Topology::sub_topologies`], [`Task`], [`Effects`].
 
@@ -87,7 +88,9 @@ mod time;
 mod topic;
 mod topology;
 
-pub use codec::{BigEndian, ByType, Bytes, Codec, CodecError, Json, Key, NoKey, Nullable, Utf8};
+#[cfg(feature = "postcard")]
+pub use codec::Postcard;
+pub use codec::{BigEndian, ByType, Bytes, Codec, CodecError, Json, Key, NoKey, Nullable, Tuple, Utf8};
 pub use context::{Context, Position};
 pub use engine::{
     Effects, OutputRef, Policies, Policy, RestoreError, Skipped, SnapshotRef, Task, TaskCounters, TaskError,

@@ -5,7 +5,9 @@ use super::{BigEndian, Bytes, Codec, CodecError, Nullable, Utf8};
 /// A type that can be a key, with the codec that writes it.
 ///
 /// Key bytes are the identity of a key: they choose the partition and address the state. So the default is what Kafka's own
-/// serializers write: text as UTF-8, integers big-endian.
+/// serializers write: text as UTF-8, numbers [big-endian](BigEndian), a `Uuid` (feature `uuid`) as its text, `None` as a null. What
+/// they have no serializer for follows a rule of our own: unsigned numbers are big-endian, too, and a [`Tuple`](super::Tuple)
+/// writes each part behind its length.
 ///
 /// ```
 /// use flow_core::{Codec, CodecError, Key, Utf8};
@@ -51,15 +53,15 @@ impl Key for [u8] {
 impl Key for Vec<u8> {
     type Codec = Bytes;
 }
-impl Key for i32 {
-    type Codec = BigEndian;
+macro_rules! number {
+    ($($number:ty),*) => {$(
+        impl Key for $number {
+            type Codec = BigEndian;
+        }
+    )*};
 }
-impl Key for i64 {
-    type Codec = BigEndian;
-}
-impl Key for f64 {
-    type Codec = BigEndian;
-}
+number!(bool, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
+
 impl Key for () {
     type Codec = NoKey;
 }

@@ -4,7 +4,12 @@ mod json;
 mod key;
 mod nullable;
 mod number;
+#[cfg(feature = "postcard")]
+mod postcard;
 mod text;
+mod tuple;
+#[cfg(feature = "uuid")]
+mod uuid;
 
 use std::any::TypeId;
 use std::borrow::Borrow;
@@ -14,7 +19,10 @@ pub use json::Json;
 pub use key::{ByType, Key, NoKey};
 pub use nullable::Nullable;
 pub use number::BigEndian;
+#[cfg(feature = "postcard")]
+pub use postcard::Postcard;
 pub use text::{Bytes, Utf8};
+pub use tuple::Tuple;
 
 /// Writes a `T` as bytes, and reads it.
 ///
@@ -68,6 +76,8 @@ pub(crate) fn describe(id: u8) -> String {
         3 => "Bytes",
         4 => "BigEndian",
         5 => "NoKey",
+        6 => "Tuple",
+        7 => "Postcard",
         own => return format!("codec {own}"),
     };
     if id > 127 { format!("Nullable<{name}>") } else { name.to_owned() }
