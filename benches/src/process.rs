@@ -15,8 +15,17 @@ pub fn cpu_time() -> Option<Duration> {
 
 /// The most memory that this process had resident so far, in KiB. `None` on systems without `/proc`.
 pub fn peak_rss_kib() -> Option<u64> {
+    status("VmHWM:")
+}
+
+/// The memory that this process has resident now, in KiB. `None` on systems without `/proc`.
+pub fn rss_kib() -> Option<u64> {
+    status("VmRSS:")
+}
+
+fn status(name: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
@@ -27,6 +36,7 @@ mod tests {
     #[test]
     fn the_system_says_what_we_used() {
         assert!(cpu_time().is_some());
-        assert!(peak_rss_kib().unwrap() > 100);
+        assert!(peak_rss_kib().unwrap() >= rss_kib().unwrap());
+        assert!(rss_kib().unwrap() > 100);
     }
 }

@@ -1,5 +1,6 @@
 //! State: entries by their bytes, the timers that live with them, and how both are written in snapshots.
 
+mod bytes;
 mod snapshot;
 mod spec;
 mod store;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use super::bytes::SmallBytes;
 use super::snapshot::{BadEnvelope, Header, write_header};
 use super::spec::{StoreSpec, WrittenBy};
 use super::timers::{Due, NEVER, Timers};
@@ -45,7 +46,7 @@ impl<S> Copy for StoreId<S> {}
 
 /// A state, as bytes until its key is first used.
 enum Slot<S> {
-    Bytes(Box<[u8]>),
+    Bytes(SmallBytes),
     Older(Box<OlderBytes>),
     Live(Option<S>),
 }
@@ -54,11 +55,11 @@ enum Slot<S> {
 struct OlderBytes {
     /// Its index in [`StoreSpec::older`].
     at: usize,
-    bytes: Box<[u8]>,
+    bytes: SmallBytes,
 }
 
 struct Entry<S> {
-    key: Box<[u8]>,
+    key: SmallBytes,
     slot: Slot<S>,
     dirty: bool,
     /// The snapshot topic holds (or will, once the effects are committed) a value for it: its end needs a tombstone.
@@ -160,7 +161,7 @@ impl<S: State> KvStore<S> {
         if let Ok(found) = self.index.find_entry(hash, |&other| other == at) {
             found.remove();
         }
-        entry.key = Box::default();
+        entry.key = SmallBytes::default();
         entry.slot = Slot::Live(None);
         entry.persisted = false;
         self.timers.free_slot(at);
@@ -239,7 +240,7 @@ impl<S: State> KvStore<S> {
         let mut ready = std::mem::take(&mut self.ready);
         self.timers.due(clock, now, &mut ready);
         ready.sort_unstable_by(|a, b| {
-            let keys = || self.entries[a.at as usize].key.cmp(&self.entries[b.at as usize].key);
+            let keys = || self.key(a.at).cmp(self.key(b.at));
             keys().then(a.timer.cmp(&b.timer))
         });
         ready
