@@ -93,8 +93,8 @@ pub use codec::Postcard;
 pub use codec::{BigEndian, ByType, Bytes, Codec, CodecError, Json, Key, NoKey, Nullable, Tuple, Utf8};
 pub use context::{Context, Position};
 pub use engine::{
-    Effects, OutputRef, Policies, Policy, RestoreError, Skipped, SnapshotRef, Task, TaskCounters, TaskError,
-    TaskErrorKind, TaskOptions,
+    DeadLetterRef, Effects, FailedTimer, FailureCounts, OutputRef, Policies, Policy, RestoreError, SnapshotRef, Task,
+    TaskCounters, TaskError, TaskErrorKind, TaskOptions, dead_letter,
 };
 pub use flow::{Clock, Flow, Fold, Never, State, StepError, Timer};
 pub use flow_macros::{flow, fold, key, timer};

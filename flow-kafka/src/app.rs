@@ -46,6 +46,12 @@ pub struct Counters {
     pub skipped_step: u64,
     /// Records skipped because no broker would take their output.
     pub skipped_produce: u64,
+    /// Dead letters of records whose key, value or timestamp could not be read.
+    pub dead_lettered_decode: u64,
+    /// Dead letters of records, and of timers, for which a step failed.
+    pub dead_lettered_step: u64,
+    /// Dead letters of records, and of timers, whose output no broker would take.
+    pub dead_lettered_produce: u64,
     /// Records dropped by an aggregation because their key is null.
     pub dropped_null_key: u64,
     /// Transactions committed.
@@ -77,6 +83,9 @@ impl Counters {
             skipped_decode,
             skipped_step,
             skipped_produce,
+            dead_lettered_decode,
+            dead_lettered_step,
+            dead_lettered_produce,
             dropped_null_key,
             commits,
             aborts,
@@ -91,6 +100,9 @@ impl Counters {
             (skipped_decode, other.skipped_decode),
             (skipped_step, other.skipped_step),
             (skipped_produce, other.skipped_produce),
+            (dead_lettered_decode, other.dead_lettered_decode),
+            (dead_lettered_step, other.dead_lettered_step),
+            (dead_lettered_produce, other.dead_lettered_produce),
             (dropped_null_key, other.dropped_null_key),
             (commits, other.commits),
             (aborts, other.aborts),
@@ -129,13 +141,18 @@ impl fmt::Display for Summary {
         if c.warm > 0 {
             write!(f, ", {} tasks went on warm", c.warm)?;
         }
-        let skipped = c.skipped_decode + c.skipped_step + c.skipped_produce;
-        if skipped + c.dropped_null_key > 0 {
-            write!(
-                f,
-                ", {skipped} skipped ({} unreadable, {} failed in a step, {} not sendable), {} dropped for a null key",
-                c.skipped_decode, c.skipped_step, c.skipped_produce, c.dropped_null_key
-            )?;
+        let by_place = [
+            ("skipped", [c.skipped_decode, c.skipped_step, c.skipped_produce]),
+            ("dead letters", [c.dead_lettered_decode, c.dead_lettered_step, c.dead_lettered_produce]),
+        ];
+        for (what, [decode, step, produce]) in by_place {
+            let all = decode + step + produce;
+            if all > 0 {
+                write!(f, ", {all} {what} ({decode} unreadable, {step} failed in a step, {produce} not sendable)")?;
+            }
+        }
+        if c.dropped_null_key > 0 {
+            write!(f, ", {} dropped for a null key", c.dropped_null_key)?;
         }
         Ok(())
     }

@@ -11,16 +11,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flow_core::{Partition, partition_for};
-
 use crate::broker::{
-    Broker, BrokerError, Consumer, ErrorKind, Generation, OffsetCommit, Outgoing, Producer, ProducerSpec, TopicId,
-    TopicPartition,
+    Broker, BrokerError, Consumer, ErrorKind, Generation, OffsetCommit, Producer, ProducerSpec, TopicId, TopicPartition,
 };
 use crate::error::{RunError, panic_message};
 use crate::offsets::Note;
 use crate::tasks::{Active, Sent};
 use crate::topics::{Layout, TaskId};
+
+mod send;
 
 /// How a commit ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,7 +67,6 @@ const REFUSALS_MAX: u32 = 4;
 /// How long commits may fail in a row for other reasons: an outage of some minutes passes.
 const FAILING_MAX: Duration = Duration::from_secs(600);
 const SLICE: Duration = Duration::from_secs(1);
-const CHUNK: usize = 1000;
 
 /// What went wrong inside a transaction, by what must follow.
 enum Trouble {
@@ -406,66 +404,6 @@ impl Committer {
             self.open = true;
         }
         Ok(())
-    }
-
-    /// Sends what the open transaction does not have yet of a task's effects.
-    fn send(&mut self, task: &mut Active) -> Result<(), BrokerError> {
-        let layout = Arc::clone(&self.layout);
-        let sub = &layout.subs[task.id.sub];
-        let sinks: Vec<(TopicId, i32)> = sub
-            .sinks
-            .iter()
-            .map(|(name, partitions)| Ok((self.topic(name)?, *partitions)))
-            .collect::<Result<_, BrokerError>>()?;
-        let changelogs: Vec<TopicId> =
-            sub.changelogs.iter().map(|name| self.topic(name)).collect::<Result<_, BrokerError>>()?;
-        let producer = self.producer.as_deref_mut().expect("a transaction is open");
-        let effects = task.task.effects();
-        let mut chunk: Vec<Outgoing<'_>> =
-            Vec::with_capacity(CHUNK.min(effects.outputs_len() + effects.snapshots_len()));
-        while task.sent.outputs < effects.outputs_len() {
-            chunk.clear();
-            let end = effects.outputs_len().min(task.sent.outputs + CHUNK);
-            chunk.extend((task.sent.outputs..end).map(|at| {
-                let output = effects.output(at);
-                let (topic, partitions) = sinks[output.sink];
-                // A null key says nothing about a partition; the task's own keeps the order and needs no chance.
-                let partition = output
-                    .key
-                    .map_or(Partition(task.id.partition.0 % partitions), |key| partition_for(key, partitions));
-                let (key, value, headers) = (output.key, output.value, output.headers);
-                Outgoing { topic, partition, key, value, timestamp: Some(output.timestamp), headers }
-            }));
-            producer.send(&chunk)?;
-            task.sent.outputs = end;
-        }
-        while task.sent.snapshots < effects.snapshots_len() {
-            chunk.clear();
-            let end = effects.snapshots_len().min(task.sent.snapshots + CHUNK);
-            chunk.extend((task.sent.snapshots..end).map(|at| {
-                let snapshot = effects.snapshot(at);
-                Outgoing {
-                    topic: changelogs[snapshot.store],
-                    partition: task.id.partition,
-                    key: Some(snapshot.key),
-                    value: snapshot.value,
-                    timestamp: None,
-                    headers: flow_core::HeadersRef::default(),
-                }
-            }));
-            producer.send(&chunk)?;
-            task.sent.snapshots = end;
-        }
-        Ok(())
-    }
-
-    fn topic(&mut self, name: &str) -> Result<TopicId, BrokerError> {
-        if let Some(id) = self.topics.get(name) {
-            return Ok(*id);
-        }
-        let id = self.producer.as_deref_mut().expect("a transaction is open").topic(name)?;
-        self.topics.insert(name.to_owned(), id);
-        Ok(id)
     }
 }
 

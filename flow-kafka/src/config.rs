@@ -25,6 +25,7 @@ pub struct KafkaConfig {
     pub(crate) commit_interval: Duration,
     pub(crate) commit_bytes: usize,
     pub(crate) policies: Policies,
+    pub(crate) dead_letters: Option<DeadLetters>,
     pub(crate) max_record_bytes: usize,
     pub(crate) max_lead: Option<Duration>,
     pub(crate) replication: i32,
@@ -32,6 +33,30 @@ pub struct KafkaConfig {
     pub(crate) recovery_deadline: Duration,
     pub(crate) purge_interval: Duration,
     pub(crate) client: ClientSettings,
+}
+
+/// The topic of dead letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct DeadLetters {
+    pub(crate) topic: String,
+    pub(crate) any_partition: bool,
+}
+
+impl DeadLetters {
+    /// To this topic, which must exist and must not be compacted.
+    ///
+    /// A letter goes to the partition of the same number as its record's, so the topic needs as many as the largest input:
+    /// letters of one partition keep their order, and can be sent again where they came from.
+    pub fn to(topic: impl Into<String>) -> Self {
+        DeadLetters { topic: topic.into(), any_partition: false }
+    }
+
+    /// To any partition (the number of the record's, modulo how many there are), so the topic may be smaller than the inputs.
+    pub fn any_partition(mut self) -> Self {
+        self.any_partition = true;
+        self
+    }
 }
 
 /// What the clients need to know: the part of [`KafkaConfig`] that reaches librdkafka.
@@ -90,6 +115,7 @@ impl KafkaConfig {
             commit_interval: Duration::from_millis(100),
             commit_bytes: 32 << 20,
             policies: Policies::default(),
+            dead_letters: None,
             max_record_bytes: 1_000_000,
             max_lead: Some(Duration::from_secs(3600)),
             replication: -1,
@@ -134,6 +160,24 @@ impl KafkaConfig {
     /// What happens to a record whose output no broker would take: too large, or dated too far ahead (default: stop).
     pub fn on_produce_error(mut self, policy: Policy) -> Self {
         self.policies.produce = policy;
+        self
+    }
+
+    /// Where records go that fail under [`Policy::DeadLetter`], which needs this.
+    ///
+    /// They are written in the transaction that commits their offset, and with their error in the headers of
+    /// [`dead_letter`](flow_core::dead_letter).
+    ///
+    /// ```
+    /// use flow_core::Policy;
+    /// use flow_kafka::{DeadLetters, KafkaConfig};
+    ///
+    /// let config = KafkaConfig::new("localhost:9092", "click-analytics")
+    ///     .on_decode_error(Policy::DeadLetter)
+    ///     .dead_letters(DeadLetters::to("click-analytics-dead-letters"));
+    /// ```
+    pub fn dead_letters(mut self, to: DeadLetters) -> Self {
+        self.dead_letters = Some(to);
         self
     }
 
@@ -235,6 +279,12 @@ impl KafkaConfig {
         }
         if self.commit_bytes == 0 {
             wrong.push("commit_bytes is 0, so nothing could be kept for a commit: give 1 or more".to_owned());
+        }
+        let Policies { decode, step, produce } = self.policies;
+        if self.dead_letters.is_none() && [decode, step, produce].contains(&Policy::DeadLetter) {
+            wrong.push(
+                "a policy asks for dead letters, and they have no topic: give one with `dead_letters`".to_owned(),
+            );
         }
         if self.client.transaction_timeout / 2 < self.commit_interval {
             wrong.push(format!(

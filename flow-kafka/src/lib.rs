@@ -51,7 +51,7 @@ mod warm;
 mod worker;
 
 pub use app::{App, Counters, State, Summary};
-pub use config::{ClientSettings, KafkaConfig};
+pub use config::{ClientSettings, DeadLetters, KafkaConfig};
 pub use error::RunError;
 pub use rdkafka::RdkafkaBroker;
 pub use run::{run, start, start_on};

@@ -28,7 +28,7 @@ pub(crate) struct Active {
     /// Its offset commits once more, also where nothing moved: at its start and when it is given up, so that a successor finds who
     /// had it last.
     pub(crate) announces: bool,
-    /// Outputs and snapshots of the kept effects that the open transaction has already.
+    /// Outputs, dead letters and snapshots of the kept effects that the open transaction has already.
     pub(crate) sent: Sent,
     /// Sources that are paused because too much of theirs waits in memory.
     pub(crate) paused: Vec<bool>,
@@ -38,6 +38,7 @@ pub(crate) struct Active {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) outputs: usize,
+    pub(crate) letters: usize,
     pub(crate) snapshots: usize,
 }
 

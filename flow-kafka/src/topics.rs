@@ -9,7 +9,7 @@ use std::time::Duration;
 use flow_core::{Partition, SubTopology, TopicName, Topology};
 
 use crate::broker::{Admin, BrokerError, ErrorKind, Host, NewTopic, TopicInfo, TopicPartition};
-use crate::config::KafkaConfig;
+use crate::config::{DeadLetters, KafkaConfig};
 use crate::error::RunError;
 
 /// Which task: a sub-topology and a partition.
@@ -36,6 +36,8 @@ pub(crate) struct Sub {
 pub(crate) struct Layout {
     pub(crate) app: String,
     pub(crate) subs: Vec<Sub>,
+    /// The topic of dead letters and its number of partitions.
+    pub(crate) letters: Option<(String, i32)>,
     by_topic: HashMap<String, (usize, usize)>,
 }
 
@@ -98,12 +100,27 @@ pub(crate) fn prepare(
         repartition_counts(topology, &names, &mut counts);
         wrong = copartitioning(topology, &names, &counts);
     }
+    let letters = match &config.dead_letters {
+        Some(to) => {
+            let described = patiently(host, config, || admin.topics(std::slice::from_ref(&to.topic), SLICE))?;
+            let info = described.first().and_then(Option::as_ref);
+            let most = inputs(topology, &names).filter_map(|name| Some((*counts.get(&name)?, name))).max();
+            match letters(to, info, most) {
+                Ok(partitions) => Some((to.topic.clone(), partitions)),
+                Err(why) => {
+                    wrong.push(why);
+                    None
+                }
+            }
+        }
+        None => None,
+    };
     if !wrong.is_empty() {
         return Err(RunError::Topics(wrong));
     }
     let internal = internal_topics(topology, &names, &counts, config.replication);
     create_and_check(admin, host, config, &internal)?;
-    Ok(lay_out(topology, &names, &counts))
+    Ok(Layout { letters, ..lay_out(topology, &names, &counts) })
 }
 
 /// One request's time; the whole start has `start_timeout`.
@@ -205,6 +222,36 @@ fn repartition_counts(topology: &Topology, names: &Names<'_>, counts: &mut BTree
             return;
         }
         counts.extend(found);
+    }
+}
+
+/// Every topic that is read, by its full name.
+fn inputs(topology: &Topology, names: &Names<'_>) -> impl Iterator<Item = String> {
+    topology.sub_topologies().iter().flat_map(|sub| sub.sources()).map(|source| names.full(&source.topic))
+}
+
+/// The partitions of the topic of dead letters, or why it cannot be that. `most` is the input with the most partitions.
+fn letters(to: &DeadLetters, is: Option<&TopicInfo>, most: Option<(i32, String)>) -> Result<i32, String> {
+    let name = &to.topic;
+    let Some(is) = is else {
+        let partitions = most.map_or(1, |(count, _)| count);
+        return Err(format!(
+            "topic `{name}` does not exist (dead letters go there): create it with {partitions} partitions, uncompacted"
+        ));
+    };
+    if is.cleanup_policy.as_ref().is_some_and(|policy| policy.contains("compact")) {
+        return Err(format!(
+            "topic `{name}` is compacted, so dead letters would replace each other: set it with \
+             `kafka-configs --alter --topic {name} --add-config cleanup.policy=delete`"
+        ));
+    }
+    match most {
+        Some((count, input)) if count > is.partitions && !to.any_partition => Err(format!(
+            "topic `{name}` has {} partitions for dead letters, and the input `{input}` has {count}: give it {count}, or let \
+             letters go to any partition (`DeadLetters::any_partition`)",
+            is.partitions
+        )),
+        _ => Ok(is.partitions),
     }
 }
 
@@ -347,7 +394,7 @@ fn lay_out(topology: &Topology, names: &Names<'_>, counts: &BTreeMap<String, i32
             sources,
         });
     }
-    Layout { app: names.app.to_owned(), subs, by_topic }
+    Layout { app: names.app.to_owned(), subs, letters: None, by_topic }
 }
 
 #[cfg(test)]

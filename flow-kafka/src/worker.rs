@@ -478,6 +478,9 @@ fn counts(active: &Active) -> Counters {
         skipped_decode: c.skipped.decode,
         skipped_step: c.skipped.step,
         skipped_produce: c.skipped.produce,
+        dead_lettered_decode: c.dead_lettered.decode,
+        dead_lettered_step: c.dead_lettered.step,
+        dead_lettered_produce: c.dead_lettered.produce,
         dropped_null_key: c.dropped_null_key,
         ..Counters::default()
     }

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use super::effects::{Mark, Output};
+use super::failure::Place;
+use super::letter::Failed;
 use super::push::Step;
-use super::{Effects, Failure, Policies, Policy, TaskCounters, TaskErrorKind, TaskOptions};
+use super::{
+    Effects, FailedTimer, Failure, Policies, Policy, Program, TaskCounters, TaskError, TaskErrorKind, TaskOptions,
+};
 use crate::codec::CodecError;
 use crate::context::Kept;
 use crate::flow::State;
@@ -23,6 +27,10 @@ pub(crate) struct TaskData {
     pub(crate) at: u32,
     /// The source and offset of the record being processed.
     pub(crate) record: Option<(usize, Offset)>,
+    /// The names of steps, by their number, and of the sources' topics.
+    steps: Arc<[String]>,
+    topics: Arc<[String]>,
+    partition: Partition,
     policies: Policies,
     journaled: bool,
     max_record_bytes: usize,
@@ -55,7 +63,7 @@ impl TaskData {
     pub(crate) fn new(
         stores: Vec<Box<dyn AnyStore>>,
         journaled: bool,
-        topics: Arc<[String]>,
+        program: &Program,
         partition: Partition,
         options: &TaskOptions,
     ) -> Self {
@@ -67,12 +75,15 @@ impl TaskData {
             touched: false,
             at: 0,
             record: None,
+            steps: Arc::clone(&program.steps),
+            topics: Arc::clone(&program.topics),
+            partition,
             policies: options.policies,
             journaled,
             max_record_bytes: options.max_record_bytes,
             max_lead: options.max_lead,
             latest: Timestamp::MAX,
-            kept: Some(Box::new(Kept::new(topics, partition))),
+            kept: Some(Box::new(Kept::new(Arc::clone(&program.topics), partition))),
             scratch: Vec::new(),
             marks: Vec::new(),
         }
@@ -194,26 +205,98 @@ impl TaskData {
         }
     }
 
-    /// True if the policy for this kind of failure is to skip.
+    /// A record failed: nothing of it stays, and its policy decides whether the task goes on.
     #[cold]
-    pub(crate) fn would_skip(&self, kind: TaskErrorKind) -> bool {
-        let policy = match kind {
+    pub(crate) fn record_failed(
+        &mut self,
+        source: usize,
+        record: &RecordRef<'_>,
+        mark: &UnitMark,
+        failure: Box<Failure>,
+    ) -> Result<(), TaskError> {
+        self.roll_back(mark);
+        let failed = Failed::Record { source, record, latest: self.latest };
+        let error = self.pass_over(failure, Some((source, record.offset)), &failed);
+        error.map_or(Ok(()), |failure| {
+            let error = self.error(Some((source, record.offset)), failure);
+            self.end_record();
+            Err(error)
+        })
+    }
+
+    /// A timer failed: as a record does, but it has fired.
+    #[cold]
+    pub(crate) fn timer_failed(
+        &mut self,
+        timer: FailedTimer,
+        timestamp: Timestamp,
+        mark: &UnitMark,
+        mut failure: Box<Failure>,
+    ) -> Step {
+        failure.timer = Some(Box::new(timer.clone()));
+        if self.policy(failure.kind) == Policy::Stop {
+            return Err(failure); // what it is part of is rolled back
+        }
+        self.roll_back(mark);
+        let failed = Failed::Timer { timer: &timer, timestamp };
+        self.pass_over(failure, None, &failed).map_or(Ok(()), Err)
+    }
+
+    /// Counts what failed, or makes a dead letter of it, as the policy says. Answers the failure if it is to stop the task.
+    fn pass_over(
+        &mut self,
+        mut failure: Box<Failure>,
+        record: Option<(usize, Offset)>,
+        failed: &Failed<'_>,
+    ) -> Option<Box<Failure>> {
+        let kind = failure.kind;
+        match self.policy(kind) {
+            Policy::Stop => return Some(failure),
+            Policy::Skip => self.counters.skipped.count(kind),
+            Policy::DeadLetter => {
+                let error = self.error(record, failure.clone());
+                let before = self.effects.mark();
+                let size = self.effects.bury(failed, &error);
+                if size > self.max_record_bytes {
+                    self.effects.cut_back(before);
+                    failure.message.push_str(&format!(
+                        " (and its dead letter takes {size} bytes, where the limit is {}: raise the limit of the topic \
+                         and of the client)",
+                        self.max_record_bytes
+                    ));
+                    return Some(failure);
+                }
+                self.counters.dead_lettered.count(kind);
+            }
+        }
+        None
+    }
+
+    fn policy(&self, kind: TaskErrorKind) -> Policy {
+        match kind {
             TaskErrorKind::Decode => self.policies.decode,
             TaskErrorKind::Step => self.policies.step,
             TaskErrorKind::Produce => self.policies.produce,
             TaskErrorKind::Snapshot => Policy::Stop,
-        };
-        policy == Policy::Skip
+        }
     }
 
-    /// Counts something that was skipped.
+    /// A failure with its place.
     #[cold]
-    pub(crate) fn skipped(&mut self, kind: TaskErrorKind) {
-        match kind {
-            TaskErrorKind::Decode => self.counters.skipped.decode += 1,
-            TaskErrorKind::Step => self.counters.skipped.step += 1,
-            TaskErrorKind::Produce => self.counters.skipped.produce += 1,
-            TaskErrorKind::Snapshot => {}
+    #[allow(clippy::boxed_local, reason = "failures travel boxed")]
+    pub(crate) fn error(&self, record: Option<(usize, Offset)>, failure: Box<Failure>) -> TaskError {
+        TaskError {
+            kind: failure.kind,
+            step: match failure.place {
+                Place::Step(step) => self.steps.get(step as usize).cloned().unwrap_or_default(),
+                Place::Store(name) => name,
+            },
+            topic: record.and_then(|(source, _)| self.topics.get(source).cloned()),
+            partition: self.partition,
+            offset: record.map(|(_, offset)| offset),
+            timer: failure.timer,
+            message: failure.message,
+            torn: self.is_torn(),
         }
     }
 

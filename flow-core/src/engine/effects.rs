@@ -2,13 +2,15 @@
 //!
 //! They are encoded once, into one arena, and kept until then, so that an aborted transaction is answered by sending them again.
 
+use super::letter::Letter;
 use crate::{HeadersRef, Timestamp};
 
-/// Outputs in the order they were produced, and snapshots in the order their entries were first touched.
+/// Outputs and dead letters in the order they were produced, and snapshots in the order their entries were first touched.
 #[derive(Default)]
 pub struct Effects {
     pub(crate) bytes: Vec<u8>,
     pub(crate) outputs: Vec<Output>,
+    pub(crate) letters: Vec<Letter>,
     pub(crate) snapshots: Vec<Snapshot>,
 }
 
@@ -60,6 +62,7 @@ pub struct SnapshotRef<'e> {
 pub(crate) struct Mark {
     bytes: usize,
     outputs: usize,
+    letters: usize,
 }
 
 impl Effects {
@@ -109,28 +112,30 @@ impl Effects {
 
     /// True if there is nothing to send and nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.outputs.is_empty() && self.snapshots.is_empty()
+        self.outputs.is_empty() && self.letters.is_empty() && self.snapshots.is_empty()
     }
 
     #[inline]
     pub(crate) fn mark(&self) -> Mark {
-        Mark { bytes: self.bytes.len(), outputs: self.outputs.len() }
+        Mark { bytes: self.bytes.len(), outputs: self.outputs.len(), letters: self.letters.len() }
     }
 
     pub(crate) fn cut_back(&mut self, mark: Mark) {
         self.bytes.truncate(mark.bytes);
         self.outputs.truncate(mark.outputs);
+        self.letters.truncate(mark.letters);
     }
 
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.outputs.clear();
+        self.letters.clear();
         self.snapshots.clear();
     }
 }
 
 #[inline]
-fn split(bytes: &[u8], length: i32) -> (Option<&[u8]>, &[u8]) {
+pub(super) fn split(bytes: &[u8], length: i32) -> (Option<&[u8]>, &[u8]) {
     match usize::try_from(length) {
         Ok(length) => {
             let (run, rest) = bytes.split_at(length);

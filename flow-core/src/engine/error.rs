@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::codec::describe;
-use crate::{Offset, Partition};
+use crate::{Offset, Partition, Timestamp};
 
 /// A record, a timer or a snapshot failed, and its policy (or its nature) says stop.
 #[derive(Debug)]
@@ -19,11 +19,24 @@ pub struct TaskError {
     pub partition: Partition,
     /// The offset of the record.
     pub offset: Option<Offset>,
+    /// The timer, if it was one that failed; where a record moved time on, that record is given as well.
+    pub timer: Option<Box<FailedTimer>>,
     /// What is wrong, and what to do.
     pub message: String,
     /// A store was opened for writing before the failure, so states may include half of the record: this task's states must not be
     /// committed. (The effects of the failed record are always cut off.)
     pub torn: bool,
+}
+
+/// A timer whose handler failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedTimer {
+    /// The timer's name.
+    pub name: String,
+    /// The bytes of its key.
+    pub key: Vec<u8>,
+    /// When it was due.
+    pub deadline: Timestamp,
 }
 
 /// The kinds of [`TaskError`].
@@ -57,6 +70,9 @@ impl fmt::Display for TaskError {
         match (&self.topic, self.offset) {
             (Some(topic), Some(offset)) => write!(f, "topic {topic}, partition {}, offset {offset}", self.partition)?,
             _ => write!(f, "partition {}", self.partition)?,
+        }
+        if let Some(FailedTimer { name, key, deadline }) = self.timer.as_deref() {
+            write!(f, ", timer `{name}` of key `{}` due at {deadline}", String::from_utf8_lossy(key).escape_debug())?;
         }
         write!(f, ": {}", self.message)
     }

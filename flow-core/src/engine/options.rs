@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::TaskErrorKind;
+
 /// What becomes of a record that fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -11,6 +13,9 @@ pub enum Policy {
     Stop,
     /// The record is counted and leaves nothing behind: no output, no change of a state, no timer.
     Skip,
+    /// As [`Skip`](Policy::Skip), and the record goes, as it was and with the error in its headers ([`dead_letter`](crate::dead_letter)),
+    /// to the topic of dead letters, in the transaction that commits its offset.
+    DeadLetter,
 }
 
 /// One policy per place where a record can fail. All stop by default.
@@ -49,7 +54,9 @@ pub struct TaskCounters {
     /// Records processed to the end.
     pub processed: u64,
     /// Records and timer firings that were skipped, by reason.
-    pub skipped: Skipped,
+    pub skipped: FailureCounts,
+    /// Records and timer firings that became dead letters, by reason.
+    pub dead_lettered: FailureCounts,
     /// Records dropped for their null key, by `count`, `reduce`, `aggregate` or in front of a repartition topic.
     pub dropped_null_key: u64,
     /// Timers fired.
@@ -58,14 +65,36 @@ pub struct TaskCounters {
     pub outputs: u64,
 }
 
-/// What was skipped, by the policy that said so.
+/// How many records and timer firings failed and were passed over, by the place of the failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Skipped {
+pub struct FailureCounts {
     /// Could not be read.
     pub decode: u64,
     /// A step returned an error.
     pub step: u64,
     /// An output could not be sent.
     pub produce: u64,
+}
+
+impl FailureCounts {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.decode + self.step + self.produce
+    }
+
+    pub(crate) fn count(&mut self, kind: TaskErrorKind) {
+        match kind {
+            TaskErrorKind::Decode => self.decode += 1,
+            TaskErrorKind::Step => self.step += 1,
+            TaskErrorKind::Produce => self.produce += 1,
+            TaskErrorKind::Snapshot => {} // never passed over
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &FailureCounts) {
+        self.decode += other.decode;
+        self.step += other.step;
+        self.produce += other.produce;
+    }
 }

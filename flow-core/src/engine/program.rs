@@ -44,9 +44,9 @@ impl Program {
         self.readers[source].all.iter().try_for_each(|reader| reader.read(task, record))
     }
 
-    /// Copies of states are made only where a record may fail, after a store was changed, under a policy that skips it.
+    /// Copies of states are made only where a record may fail, after a store was changed, under a policy that passes it over.
     pub(crate) fn journaled(&self, policies: &Policies) -> bool {
-        let skips = |policy: Policy| policy == Policy::Skip;
+        let skips = |policy: Policy| policy != Policy::Stop;
         let several_readers = self.readers.iter().any(|readers| readers.all.len() > 1);
         !self.stores.is_empty()
             && (skips(policies.step) && self.has_flows

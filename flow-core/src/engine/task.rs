@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::failure::{Failure, Place};
+use super::failure::Failure;
 use super::queue::Queue;
 use super::{Effects, Program, RestoreError, TaskCounters, TaskData, TaskError, TaskErrorKind, TaskOptions};
 use crate::flow::Clock;
@@ -15,7 +15,6 @@ use crate::{Offset, Partition, RecordRef, Timestamp};
 pub struct Task {
     program: Arc<Program>,
     data: TaskData,
-    partition: Partition,
     queues: Vec<Queue>,
     positions: Vec<Option<Offset>>,
     dirty: bool,
@@ -26,11 +25,10 @@ impl Task {
     pub(crate) fn new(program: Arc<Program>, partition: Partition, options: &TaskOptions) -> Self {
         let journaled = program.journaled(&options.policies);
         let stores = program.stores.iter().map(|store| (store.make)(journaled)).collect();
-        let data = TaskData::new(stores, journaled, Arc::clone(&program.topics), partition, options);
+        let data = TaskData::new(stores, journaled, &program, partition, options);
         let sources = program.sources.len();
         Task {
             data,
-            partition,
             queues: (0..sources).map(|_| Queue::default()).collect(),
             positions: vec![None; sources],
             dirty: false,
@@ -76,7 +74,7 @@ impl Task {
     /// # Panics
     /// When the sub-topology has no source of this number.
     pub fn process(&mut self, source: usize, record: &RecordRef<'_>) -> Result<(), TaskError> {
-        run(&self.program, &mut self.data, self.partition, source, record)?;
+        run(&self.program, &mut self.data, source, record)?;
         self.positions[source] = Some(Offset(record.offset.0 + 1));
         self.dirty = true;
         Ok(())
@@ -109,7 +107,7 @@ impl Task {
         for done in 0..max {
             let Some(source) = self.next_source(drained) else { return Ok(done) };
             let Some(record) = self.queues[source].front() else { return Ok(done) };
-            run(&self.program, &mut self.data, self.partition, source, &record)?;
+            run(&self.program, &mut self.data, source, &record)?;
             self.positions[source] = Some(Offset(record.offset.0 + 1));
             self.dirty = true;
             self.queues[source].pop();
@@ -179,7 +177,7 @@ impl Task {
                 let mark = self.data.mark();
                 let fired = step.fire_due(&mut self.data, clock, now.as_millis());
                 if let Err(failure) = fired {
-                    let error = error(&program, &self.data, self.partition, None, failure);
+                    let error = self.data.error(None, failure);
                     self.data.roll_back(&mark);
                     self.data.end_record();
                     return Err(error);
@@ -203,7 +201,7 @@ impl Task {
         let TaskData { stores, effects, .. } = &mut self.data;
         for (index, store) in stores.iter_mut().enumerate() {
             if let Err(failure) = store.snapshot(index as u32, effects, self.max_record_bytes) {
-                return Err(error(&self.program, &self.data, self.partition, None, failure));
+                return Err(self.data.error(None, failure));
             }
         }
         Ok(())
@@ -238,13 +236,7 @@ impl Task {
 
 /// One record through the program; a free function, because the record may be borrowed from the task's own queue.
 #[inline]
-fn run(
-    program: &Program,
-    data: &mut TaskData,
-    partition: Partition,
-    source: usize,
-    record: &RecordRef<'_>,
-) -> Result<(), TaskError> {
+fn run(program: &Program, data: &mut TaskData, source: usize, record: &RecordRef<'_>) -> Result<(), TaskError> {
     data.touched = false;
     data.at = program.readers[source].step;
     let mark = data.mark();
@@ -257,7 +249,7 @@ fn run(
     };
     match done {
         Ok(()) => data.counters.processed += 1,
-        Err(failure) => failed(program, data, partition, (source, record.offset), &mark, failure)?,
+        Err(failure) => data.record_failed(source, record, &mark, failure)?,
     }
     data.end_record();
     Ok(())
@@ -276,47 +268,4 @@ fn bad_timestamp(step: u32, timestamp: Option<Timestamp>, data: &TaskData) -> Bo
         Some(time) => format!("the record's timestamp is negative: {time}"),
     };
     Failure::of_step(TaskErrorKind::Decode, step, message)
-}
-
-/// A record failed: nothing of it stays, and its policy decides whether the task goes on.
-#[cold]
-fn failed(
-    program: &Program,
-    data: &mut TaskData,
-    partition: Partition,
-    record: (usize, Offset),
-    mark: &super::data::UnitMark,
-    failure: Box<Failure>,
-) -> Result<(), TaskError> {
-    data.roll_back(mark);
-    if data.would_skip(failure.kind) {
-        data.skipped(failure.kind);
-        return Ok(());
-    }
-    let error = error(program, data, partition, Some(record), failure);
-    data.end_record();
-    Err(error)
-}
-
-#[cold]
-#[allow(clippy::boxed_local, reason = "failures travel boxed")]
-fn error(
-    program: &Program,
-    data: &TaskData,
-    partition: Partition,
-    record: Option<(usize, Offset)>,
-    failure: Box<Failure>,
-) -> TaskError {
-    TaskError {
-        kind: failure.kind,
-        step: match failure.place {
-            Place::Step(step) => program.steps.get(step as usize).cloned().unwrap_or_default(),
-            Place::Store(name) => name,
-        },
-        topic: record.and_then(|(source, _)| program.topics.get(source).cloned()),
-        partition,
-        offset: record.map(|(_, offset)| offset),
-        message: failure.message,
-        torn: data.is_torn(),
-    }
 }

@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use crate::context::{Context, Emitted, Kept};
-use crate::engine::{Failure, Fire, Key, KeyFormat, Next, Push, Step, TaskData, TaskErrorKind};
+use crate::engine::{FailedTimer, Failure, Fire, Key, KeyFormat, Next, Push, Step, TaskData, TaskErrorKind};
 use crate::flow::{Clock, Flow, Fold, StepError, Timer};
 use crate::state::{Due, KvStore, StoreId};
 use crate::topology::{JointFlow, Stream};
@@ -154,7 +154,7 @@ impl<F: Flow, K: ?Sized> FlowStep<F, K> {
         }
     }
 
-    /// Fires one timer. It is a unit of its own: where its failure is skipped, it leaves nothing behind but has fired.
+    /// Fires one timer. It is a unit of its own: where its failure is passed over, it leaves nothing behind but has fired.
     fn fire(&self, task: &mut TaskData, due: &Due, now: i64) -> Step {
         let store = task.writable(self.store);
         if !store.timers.still_due(due) {
@@ -164,34 +164,30 @@ impl<F: Flow, K: ?Sized> FlowStep<F, K> {
         // That it has fired must last, also where what it did is undone: or it would fire again after a restart.
         store.touch(due.at);
         task.counters.timers_fired += 1;
-        let mark = task.mark();
-        match self.handle(task, due, now) {
-            Ok(()) => {
-                task.unmark(&mark);
-                Ok(())
-            }
-            Err(failure) if task.would_skip(failure.kind) => {
-                task.roll_back(&mark);
-                task.skipped(failure.kind);
-                Ok(())
-            }
-            Err(failure) => Err(failure),
-        }
-    }
-
-    fn handle(&self, task: &mut TaskData, due: &Due, now: i64) -> Step {
         let Some(&timer) = F::TIMERS.get(due.timer as usize) else { return Ok(()) };
+        let mark = task.mark();
+        let deadline = Timestamp::from_millis(due.deadline);
         let step_clock = task.store(self.store).clock;
         // Without a clock (its offset metadata was lost) a wall-clock timer still has to carry some time, and the same in a replay.
         let step_clock = Timestamp::from_millis(if step_clock == i64::MIN { 0 } else { step_clock });
         let timestamp = match timer.clock() {
-            Clock::Event => Timestamp::from_millis(due.deadline),
+            Clock::Event => deadline,
             Clock::Wall => step_clock,
         };
         let suspended = task.begin_timer(timestamp);
         let done = self.call(task, due.at, timer, (step_clock, timestamp), now);
         task.end_timer(&suspended);
-        done
+        match done {
+            Ok(()) => {
+                task.unmark(&mark);
+                Ok(())
+            }
+            Err(failure) => {
+                let key = task.store(self.store).key(due.at).to_vec();
+                let failed = FailedTimer { name: timer.name().to_owned(), key, deadline };
+                task.timer_failed(failed, timestamp, &mark, failure)
+            }
+        }
     }
 
     fn call(&self, task: &mut TaskData, at: u32, timer: Timer, times: (Timestamp, Timestamp), now: i64) -> Step {

@@ -5,9 +5,12 @@ use super::memory::{Action, Committed, Running, decode, expect};
 use super::{Input, TestRecord};
 use crate::codec::Codec;
 use crate::{
-    Offset, Partition, Policies, Policy, Skipped, Task, TaskCounters, TaskError, TaskOptions, Timestamp, Topic,
-    Topology, partition_for,
+    Offset, Partition, Policies, Policy, Task, TaskCounters, TaskError, TaskOptions, Timestamp, Topic, Topology,
+    partition_for,
 };
+
+/// Stands for the topic of dead letters, which a topology does not name. No topic's name is empty.
+const DEAD_LETTERS: &str = "";
 
 /// Runs a whole topology in a test: several partitions, no broker, and the test owns both clocks.
 ///
@@ -205,6 +208,34 @@ impl TestDriver {
                 subs.iter().flat_map(|sub| sub.sinks()).map(|sink| sink.topic.to_string()).collect();
             panic!("the topology does not write the topic `{topic}`; it writes {}", written.join(", "));
         }
+        self.unread(topic)
+    }
+
+    /// The dead letters since they were last read, of all partitions, in the order of their failures. One whose record has no
+    /// timestamp that a broker takes carries the driver's wall clock, as it would a real client's.
+    ///
+    /// ```
+    /// use flow_core::testing::{Input, TestDriver};
+    /// use flow_core::{Policies, Policy, TaskOptions, Topic, TopologyBuilder, dead_letter};
+    ///
+    /// const CLICKS: Topic<str, u64> = Topic::new("clicks");
+    ///
+    /// let topology = TopologyBuilder::new();
+    /// topology.stream(CLICKS).count("counts");
+    /// let policies = Policies { decode: Policy::DeadLetter, ..Policies::default() };
+    /// let mut driver = TestDriver::with(topology.build()?, 1, TaskOptions { policies, ..TaskOptions::default() });
+    ///
+    /// driver.send_record("clicks", Input::new().key("ann").value("one"));
+    /// let letters = driver.read_dead_letters();
+    /// assert_eq!(letters[0].value.as_deref(), Some(&b"one"[..]));
+    /// assert_eq!(letters[0].headers().last(dead_letter::EXCEPTION), Some(&b"decode failure"[..]));
+    /// # Ok::<(), flow_core::TopologyError>(())
+    /// ```
+    pub fn read_dead_letters(&mut self) -> Vec<TestRecord> {
+        self.unread(DEAD_LETTERS)
+    }
+
+    fn unread(&mut self, topic: &str) -> Vec<TestRecord> {
         let written = self.outputs.iter().filter(|(name, _)| name == topic).map(|(_, record)| record);
         let read = self.read.entry(topic.to_owned()).or_default();
         let new: Vec<TestRecord> = written.skip(*read).cloned().collect();
@@ -234,6 +265,7 @@ impl TestDriver {
                 self.committed.clocks.extend(clocks);
                 running.task.committed();
                 running.taken = 0;
+                running.letters_taken = 0;
             }
         }
         self.committed.outputs = self.outputs.len();
@@ -299,11 +331,8 @@ impl TestDriver {
         let mut sum = TaskCounters::default();
         for counters in self.tasks.iter().flatten().map(|running| running.task.counters()) {
             sum.processed += counters.processed;
-            sum.skipped = Skipped {
-                decode: sum.skipped.decode + counters.skipped.decode,
-                step: sum.skipped.step + counters.skipped.step,
-                produce: sum.skipped.produce + counters.skipped.produce,
-            };
+            sum.skipped.add(&counters.skipped);
+            sum.dead_lettered.add(&counters.dead_lettered);
             sum.dropped_null_key += counters.dropped_null_key;
             sum.timers_fired += counters.timers_fired;
             sum.outputs += counters.outputs;
@@ -326,6 +355,7 @@ impl TestDriver {
         let task = |sub: &crate::SubTopology, partition| Running {
             task: sub.task(Partition(partition), &self.options),
             taken: 0,
+            letters_taken: 0,
         };
         subs.map(|sub| (0..self.partitions).map(|partition| task(sub, partition)).collect()).collect()
     }
@@ -428,7 +458,8 @@ impl TestDriver {
 
     /// Takes what the tasks have sent. Answers what went to topics that the topology reads.
     fn drain(&mut self) -> Vec<(String, i32, usize)> {
-        let mut sent = Vec::new();
+        let (mut sent, mut letters) = (Vec::new(), Vec::new());
+        let wall = self.wall().unwrap_or(Timestamp::from_millis(0));
         for (sub, tasks) in self.topology.sub_topologies().iter().zip(&mut self.tasks) {
             for running in tasks {
                 let effects = running.task.effects();
@@ -436,8 +467,14 @@ impl TestDriver {
                     sent.push((sub.sinks()[output.sink].topic.to_string(), TestRecord::of(&output)));
                 }
                 running.taken = effects.outputs_len();
+                for letter in (running.letters_taken..effects.letters_len()).map(|i| effects.letter(i)) {
+                    let topic = letter.source.map(|source| sub.sources()[source].topic.to_string());
+                    letters.push((DEAD_LETTERS.to_owned(), TestRecord::of_letter(&letter, topic.as_deref(), wall)));
+                }
+                running.letters_taken = effects.letters_len();
             }
         }
+        self.outputs.extend(letters);
         let mut read = Vec::new();
         for (topic, record) in sent {
             if self.reads(&topic) {

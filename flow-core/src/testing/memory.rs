@@ -10,6 +10,7 @@ pub(super) struct Running {
     pub(super) task: Task,
     /// How many of its outputs were taken.
     pub(super) taken: usize,
+    pub(super) letters_taken: usize,
 }
 
 #[derive(Clone)]

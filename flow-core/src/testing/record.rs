@@ -1,5 +1,5 @@
 use crate::codec::Codec;
-use crate::{Headers, HeadersRef, Offset, Partition, RecordRef, Timestamp, Topic};
+use crate::{DeadLetterRef, Headers, HeadersRef, Offset, Partition, RecordRef, Timestamp, Topic, dead_letter};
 
 /// A record to send, byte by byte: with headers, null keys, null values, or without a timestamp.
 ///
@@ -116,6 +116,19 @@ impl TestRecord {
             value: output.value.map(<[u8]>::to_vec),
             timestamp: output.timestamp,
             headers: Headers::from(output.headers),
+        }
+    }
+
+    pub(super) fn of_letter(letter: &DeadLetterRef<'_>, topic: Option<&str>, now: Timestamp) -> Self {
+        let mut headers = Headers::from(letter.headers);
+        if let Some(topic) = topic {
+            headers.push(dead_letter::TOPIC, Some(topic.as_bytes()));
+        }
+        TestRecord {
+            key: letter.key.map(<[u8]>::to_vec),
+            value: letter.value.map(<[u8]>::to_vec),
+            timestamp: letter.timestamp.unwrap_or(now),
+            headers,
         }
     }
 

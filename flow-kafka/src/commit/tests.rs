@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use flow_core::{ByType, Offset, RecordRef, TaskOptions, Timestamp, Topic, Topology, TopologyBuilder, Utf8};
+use flow_core::{ByType, Offset, Partition, RecordRef, TaskOptions, Timestamp, Topic, Topology, TopologyBuilder, Utf8};
 
 use super::*;
 use crate::KafkaConfig;

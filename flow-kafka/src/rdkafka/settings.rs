@@ -104,9 +104,9 @@ pub(super) fn reader(settings: &ClientSettings, client_id: &str, group: &str) ->
         &[
             ("fetch.queue.backoff.ms", "10"),
             // A recovery reads all there is, at full speed with this little ahead: what waits here is memory beside the state.
-            ("fetch.message.max.bytes", "524288"),
-            ("queued.min.messages", "10000"),
-            ("queued.max.messages.kbytes", "16384"),
+            ("fetch.message.max.bytes", "131072"),
+            ("queued.min.messages", "5000"),
+            ("queued.max.messages.kbytes", "8192"),
         ],
         common(settings, client_id)?,
         &[("group.id", group), ("fetch.wait.max.ms", "20"), ("retry.backoff.ms", "2"), ("retry.backoff.max.ms", "20")],

@@ -9,7 +9,7 @@ use futures::executor::block_on;
 
 use crate::kafka::{Kafka, Sent, record, wait_for};
 
-fn application(name: &str) -> Kafka {
+pub(crate) fn application(name: &str) -> Kafka {
     let kafka = Kafka::new(name);
     // A topic that takes any timestamp, as an older broker would.
     kafka.create("in", 1, &[("message.timestamp.after.max.ms", "9223372036854775807")]);
@@ -18,7 +18,7 @@ fn application(name: &str) -> Kafka {
 }
 
 /// Sums the numbers of each key.
-fn sums(kafka: &Kafka) -> Topology {
+pub(crate) fn sums(kafka: &Kafka) -> Topology {
     let topology = TopologyBuilder::new();
     let numbers: Topic<str, u64> = Topic::new(kafka.topic("in"));
     let sums: Topic<str, u64> = Topic::new(kafka.topic("out"));
@@ -28,12 +28,12 @@ fn sums(kafka: &Kafka) -> Topology {
 }
 
 /// Runs until it stops by itself.
-fn stopped(topology: Topology, config: KafkaConfig) -> RunError {
+pub(crate) fn stopped(topology: Topology, config: KafkaConfig) -> RunError {
     block_on(start(topology, config).unwrap().wait()).expect_err("a stop")
 }
 
 /// Runs until `records` input records are committed.
-fn done(kafka: &Kafka, topology: Topology, config: KafkaConfig, records: i64) -> Counters {
+pub(crate) fn done(kafka: &Kafka, topology: Topology, config: KafkaConfig, records: i64) -> Counters {
     let app = start(topology, config).unwrap();
     wait_for("all is committed", || kafka.committed("in") == Some(records));
     block_on(app.shutdown()).unwrap().counters

@@ -11,7 +11,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
-use rdkafka::message::Message;
+use rdkafka::message::{BorrowedMessage, Headers, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -156,7 +156,13 @@ impl Kafka {
         serde_json::from_slice(&newest[digits..]).unwrap()
     }
 
+    /// The values that a committed reader sees in partition 0, in order; a null is empty.
     pub(crate) fn values(&self, what: &str) -> Vec<Vec<u8>> {
+        self.records(what).into_iter().map(|record| record.value.unwrap_or_default()).collect()
+    }
+
+    /// What a committed reader sees in partition 0, in order.
+    pub(crate) fn records(&self, what: &str) -> Vec<Record> {
         let consumer: BaseConsumer = self
             .client()
             .set("isolation.level", "read_committed")
@@ -167,13 +173,42 @@ impl Kafka {
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(self.topic(what), 0, Offset::Beginning).unwrap();
         consumer.assign(&list).unwrap();
-        let mut values = Vec::new();
+        let mut records = Vec::new();
         loop {
             match consumer.poll(PATIENCE) {
-                Some(Ok(message)) => values.push(message.payload().unwrap_or_default().to_vec()),
-                Some(Err(KafkaError::PartitionEOF(_))) | None => return values,
+                Some(Ok(message)) => records.push(Record::of(&message)),
+                Some(Err(KafkaError::PartitionEOF(_))) | None => return records,
                 Some(Err(error)) => panic!("reading {what}: {error}"),
             }
         }
+    }
+}
+
+/// A record as it was read.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) key: Option<Vec<u8>>,
+    pub(crate) value: Option<Vec<u8>>,
+    pub(crate) timestamp: Option<i64>,
+    headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+impl Record {
+    fn of(message: &BorrowedMessage<'_>) -> Record {
+        let headers = message.headers().map_or(Vec::new(), |headers| {
+            headers.iter().map(|header| (header.key.to_owned(), header.value.map(<[u8]>::to_vec))).collect()
+        });
+        Record {
+            key: message.key().map(<[u8]>::to_vec),
+            value: message.payload().map(<[u8]>::to_vec),
+            timestamp: message.timestamp().to_millis(),
+            headers,
+        }
+    }
+
+    /// The text of its last header of this name.
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        let value = self.headers.iter().rev().find(|(own, _)| own == name)?.1.clone()?;
+        Some(String::from_utf8(value).unwrap())
     }
 }

@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod bad_topics;
+mod dead_letters;
 mod failover;
 mod gate;
 mod kafka;
