@@ -18,6 +18,8 @@ pub trait Broker: Send + Sync + 'static {
     fn consumer(&self, spec: &ConsumerSpec) -> Result<Box<dyn Consumer>, BrokerError>;
     /// A transactional producer, for one worker. It must be initialised before its first transaction.
     fn producer(&self, spec: &ProducerSpec) -> Result<Box<dyn Producer>, BrokerError>;
+    /// A producer without transactions.
+    fn sender(&self, client_id: &str) -> Result<Box<dyn Sender>, BrokerError>;
     /// A client that reads snapshots and committed offsets, outside the group.
     fn reader(&self) -> Result<Box<dyn Reader>, BrokerError>;
     /// A client that describes and creates topics.
@@ -185,7 +187,7 @@ pub enum Rebalance {
     Lost(Vec<TopicPartition>),
 }
 
-/// A topic that a [`Producer`] sends to, by number: see [`Producer::topic`].
+/// A topic that a [`Sender`] sends to, by number: see [`Sender::topic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopicId(pub u32);
 
@@ -217,21 +219,26 @@ pub struct OffsetCommit {
     pub metadata: String,
 }
 
-/// A transactional producer. Owned and used by one worker thread.
-///
-/// Only `crate::commit` calls it, in this order: `begin`, `send`.., `flush`, `send_offsets`, `commit`; no way leads past a failed
-/// `send_offsets` to `commit`.
-pub trait Producer: Send {
-    /// Registers the transactional id; fences and aborts whatever used it before.
-    fn init(&mut self, timeout: Duration) -> Result<(), BrokerError>;
+/// Sends records. By itself, as [`Broker::sender`] makes it, without transactions: what it sends is visible at once, and in order
+/// unless a call fails; then nobody knows what has arrived. Owned and used by one worker thread.
+pub trait Sender: Send {
     /// The number of a topic, for [`Outgoing::topic`].
     fn topic(&mut self, name: &str) -> Result<TopicId, BrokerError>;
-    /// Opens a transaction (local).
-    fn begin(&mut self) -> Result<(), BrokerError>;
     /// Takes the records into the client's queue; waits for room there, up to the configured `message.timeout.ms`.
     fn send(&mut self, records: &[Outgoing<'_>]) -> Result<(), BrokerError>;
     /// Waits until every record is acknowledged. The error names the first record that was refused (topic, partition, reason).
     fn flush(&mut self, timeout: Duration) -> Result<(), BrokerError>;
+}
+
+/// A transactional producer. Owned and used by one worker thread.
+///
+/// Only `crate::commit` calls it, in this order: `begin`, `send`.., `flush`, `send_offsets`, `commit`; no way leads past a failed
+/// `send_offsets` to `commit`.
+pub trait Producer: Sender {
+    /// Registers the transactional id; fences and aborts whatever used it before.
+    fn init(&mut self, timeout: Duration) -> Result<(), BrokerError>;
+    /// Opens a transaction (local).
+    fn begin(&mut self) -> Result<(), BrokerError>;
     /// Adds offsets to the transaction. Refuses an empty list: Kafka's client would say Ok, send nothing, and fence nobody.
     fn send_offsets(
         &mut self,

@@ -16,10 +16,13 @@ use crate::broker::{
 };
 use crate::error::{RunError, panic_message};
 use crate::offsets::Note;
-use crate::tasks::{Active, Sent};
+use crate::tasks::Active;
 use crate::topics::{Layout, TaskId};
 
+mod outside;
 mod send;
+
+use outside::Outside;
 
 /// How a commit ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +52,7 @@ pub(crate) struct Committer {
     /// True once the worker is asked to end.
     stopping: Stopping,
     producer: Option<Box<dyn Producer>>,
+    outside: Option<Outside>,
     topics: HashMap<String, TopicId>,
     open: bool,
     /// Commits that failed in a row, and since when.
@@ -108,6 +112,7 @@ impl Committer {
             timeout,
             stopping,
             producer: None,
+            outside: None,
             topics: HashMap::new(),
             open: false,
             failed: 0,
@@ -115,6 +120,21 @@ impl Committer {
             refusals: 0,
             commits: 0,
             aborts: 0,
+        }
+    }
+
+    /// From now on outputs are sent outside of the transactions.
+    pub(crate) fn outputs_outside(&mut self) {
+        let (broker, layout) = (Arc::clone(&self.broker), Arc::clone(&self.layout));
+        self.outside = Some(Outside::new(broker, layout, self.client_id.clone()));
+    }
+
+    /// Sends outputs that do not wait for a transaction. What fails is sent again by the commit, which judges a failure.
+    pub(crate) fn send_outside(&mut self, tasks: &mut [Active]) {
+        if let Some(outside) = &mut self.outside
+            && let Err(error) = outside.send(tasks)
+        {
+            log::debug!("{}: sending outputs stopped: {error}", self.client_id);
         }
     }
 
@@ -130,7 +150,7 @@ impl Committer {
 
     /// True if the open transaction holds effects of this task.
     pub(crate) fn holds(&self, task: &Active) -> bool {
-        self.open && task.sent != Sent::default()
+        self.open && task.sent.is_inside()
     }
 
     /// Commits everything that the tasks have.
@@ -173,6 +193,9 @@ impl Committer {
 
     /// The transaction itself. No way leads past a failed `send_offsets` to `commit`.
     fn transaction(&mut self, tasks: &mut [Active], consumer: &mut dyn Consumer) -> Result<(), Trouble> {
+        if let Some(outside) = &mut self.outside {
+            outside.send(tasks).map_err(Trouble::Abort)?;
+        }
         self.ensure_open().map_err(Trouble::before_commit)?;
         tasks.iter_mut().try_for_each(|task| self.send(task)).map_err(Trouble::before_commit)?;
         let timeout = self.timeout;
@@ -180,6 +203,9 @@ impl Committer {
         let host = self.broker.host();
         let start = host.elapsed();
         let left = move || timeout.saturating_sub(host.elapsed().saturating_sub(start));
+        if let Some(outside) = &mut self.outside {
+            outside.flush(tasks, |flush| until(&left, flush)).map_err(Trouble::Abort)?;
+        }
         // Flush first: send_offsets right after the previous commit would wait for its markers 100 ms at a time.
         until(&left, |slice| producer.flush(slice)).map_err(Trouble::before_commit)?;
         // Read now, on the thread that polls: an older one may be stale, and an unknown one would be accepted from anybody.
@@ -228,7 +254,7 @@ impl Committer {
 
     /// Aborts the open transaction, if there is one. The effects stay with their tasks and will be sent again.
     pub(crate) fn abort(&mut self, tasks: &mut [Active]) {
-        tasks.iter_mut().for_each(|task| task.sent = Sent::default());
+        tasks.iter_mut().for_each(|task| task.sent.aborted());
         if !std::mem::take(&mut self.open) {
             return;
         }
@@ -247,7 +273,7 @@ impl Committer {
     /// Gives up the producer. A fenced one's transaction is dead already, and so is its id; any other's is aborted when the next
     /// producer initialises the same id.
     fn replace(&mut self, tasks: &mut [Active], fenced: bool) {
-        tasks.iter_mut().for_each(|task| task.sent = Sent::default());
+        tasks.iter_mut().for_each(|task| task.sent.aborted());
         self.open = false;
         self.aborts += 1;
         self.producer = None;
@@ -275,7 +301,7 @@ impl Committer {
         log::warn!("{}: the outcome of a commit is not known ({cause}); asking the broker", self.client_id);
         self.producer = None;
         self.open = false;
-        tasks.iter_mut().for_each(|task| task.sent = Sent::default());
+        tasks.iter_mut().for_each(|task| task.sent.aborted());
         self.ask_outcome(tasks, cause).unwrap_or_else(|error| {
             log::warn!("{}: the outcome stays unknown, the tasks are recovered: {error}", self.client_id);
             self.aborts += 1;

@@ -26,6 +26,7 @@ pub struct KafkaConfig {
     pub(crate) commit_bytes: usize,
     pub(crate) policies: Policies,
     pub(crate) dead_letters: Option<DeadLetters>,
+    pub(crate) at_least_once_output: bool,
     pub(crate) max_record_bytes: usize,
     pub(crate) max_lead: Option<Duration>,
     pub(crate) replication: i32,
@@ -116,6 +117,7 @@ impl KafkaConfig {
             commit_bytes: 32 << 20,
             policies: Policies::default(),
             dead_letters: None,
+            at_least_once_output: false,
             max_record_bytes: 1_000_000,
             max_lead: Some(Duration::from_secs(3600)),
             replication: -1,
@@ -178,6 +180,18 @@ impl KafkaConfig {
     /// ```
     pub fn dead_letters(mut self, to: DeadLetters) -> Self {
         self.dead_letters = Some(to);
+        self
+    }
+
+    /// Sends outputs at once, outside of the transactions (default: no; they are visible when they commit).
+    ///
+    /// It buys latency: a consumer sees an output some milliseconds after its input, not at the end of the commit interval, and
+    /// needs no `read_committed`. It costs exactness: what was not committed when a process is killed, or loses its partitions, is
+    /// processed again, and its outputs are there twice (the values are the same, for they are a function of the input). None is
+    /// missing: outputs have arrived before the offsets of their inputs commit. State, timers, repartition topics and dead letters
+    /// stay exactly once in any case.
+    pub fn at_least_once_output(mut self, outside: bool) -> Self {
+        self.at_least_once_output = outside;
         self
     }
 

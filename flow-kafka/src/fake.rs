@@ -8,8 +8,8 @@ use flow_core::{Offset, Timestamp};
 
 use crate::broker::{
     Admin, Broker, BrokerError, Committed, Consumer, ConsumerSpec, ErrorKind, Generation, Host, Joiner, NewTopic, Next,
-    OffsetCommit, Outgoing, Polled, Producer, ProducerSpec, Reader, Rebalance, TopicId, TopicInfo, TopicPartition,
-    Watermarks,
+    OffsetCommit, Outgoing, Polled, Producer, ProducerSpec, Reader, Rebalance, Sender, TopicId, TopicInfo,
+    TopicPartition, Watermarks,
 };
 
 /// What the fake has seen and will answer. Shared by all its clients.
@@ -81,6 +81,11 @@ impl Broker for Fake {
     fn producer(&self, spec: &ProducerSpec) -> Result<Box<dyn Producer>, BrokerError> {
         self.answer("producer", if spec.client_id == "w" { "" } else { &spec.transactional_id })?;
         Ok(Box::new(self.clone()))
+    }
+
+    fn sender(&self, _: &str) -> Result<Box<dyn Sender>, BrokerError> {
+        self.answer("sender", "")?;
+        Ok(Box::new(Outside(self.clone())))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader>, BrokerError> {
@@ -174,17 +179,9 @@ impl Consumer for Fake {
     fn close(self: Box<Self>) {}
 }
 
-impl Producer for Fake {
-    fn init(&mut self, _: Duration) -> Result<(), BrokerError> {
-        self.answer("init", "")
-    }
-
+impl Sender for Fake {
     fn topic(&mut self, _: &str) -> Result<TopicId, BrokerError> {
         Ok(TopicId(0))
-    }
-
-    fn begin(&mut self) -> Result<(), BrokerError> {
-        self.answer("begin", "")
     }
 
     fn send(&mut self, records: &[Outgoing<'_>]) -> Result<(), BrokerError> {
@@ -193,6 +190,33 @@ impl Producer for Fake {
 
     fn flush(&mut self, _: Duration) -> Result<(), BrokerError> {
         self.answer("flush", "")
+    }
+}
+
+/// The fake as a producer without transactions.
+struct Outside(Fake);
+
+impl Sender for Outside {
+    fn topic(&mut self, _: &str) -> Result<TopicId, BrokerError> {
+        Ok(TopicId(0))
+    }
+
+    fn send(&mut self, records: &[Outgoing<'_>]) -> Result<(), BrokerError> {
+        self.0.answer("send outside", records.len().to_string())
+    }
+
+    fn flush(&mut self, _: Duration) -> Result<(), BrokerError> {
+        self.0.answer("flush outside", "")
+    }
+}
+
+impl Producer for Fake {
+    fn init(&mut self, _: Duration) -> Result<(), BrokerError> {
+        self.answer("init", "")
+    }
+
+    fn begin(&mut self) -> Result<(), BrokerError> {
+        self.answer("begin", "")
     }
 
     fn send_offsets(&mut self, offsets: &[OffsetCommit], _: &Generation, _: Duration) -> Result<(), BrokerError> {

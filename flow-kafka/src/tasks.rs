@@ -40,6 +40,20 @@ pub(crate) struct Sent {
     pub(crate) outputs: usize,
     pub(crate) letters: usize,
     pub(crate) snapshots: usize,
+    /// Outputs sent outside of transactions: what an abort does not take back.
+    pub(crate) outside: usize,
+}
+
+impl Sent {
+    /// True if the open transaction has some of it.
+    pub(crate) fn is_inside(self) -> bool {
+        Sent { outside: 0, ..self } != Sent::default()
+    }
+
+    /// The transaction is gone.
+    pub(crate) fn aborted(&mut self) {
+        *self = Sent { outside: self.outside, ..Sent::default() };
+    }
 }
 
 impl Active {

@@ -85,7 +85,7 @@ mod tests {
             committed_by: committed_by.to_owned(),
             written: BTreeSet::new(),
             announces: true,
-            sent: Sent { outputs: 1, letters: 0, snapshots: 0 },
+            sent: Sent { outputs: 1, outside: 1, ..Sent::default() },
             paused: vec![true],
         })
     }

@@ -94,7 +94,10 @@ impl Worker {
         let (timeout, stop) = (config.client.transaction_timeout, Arc::clone(&shared));
         let stopping = Arc::new(move || stop.stopping());
         let purge = Purge::new(Arc::clone(&broker), number, config.purge_interval);
-        let committer = Committer::new(Arc::clone(&broker), Arc::clone(&layout), client_id, timeout, stopping);
+        let mut committer = Committer::new(Arc::clone(&broker), Arc::clone(&layout), client_id, timeout, stopping);
+        if config.at_least_once_output {
+            committer.outputs_outside();
+        }
         let pace = Pace::new(config.client.poll_limit(), config.commit_interval);
         Worker {
             number,
@@ -220,6 +223,7 @@ impl Worker {
                 Err(error) => return Err(self.refused(error)),
             }
             self.queues(&mut **consumer)?;
+            self.committer.send_outside(self.tasks.all());
             self.throttle(&mut **consumer)?;
             self.commit_if_due(&mut **consumer)?;
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use flow_core::{DeadLetterRef, Headers, HeadersRef, OutputRef, Partition, SnapshotRef, dead_letter, partition_for};
 
 use super::Committer;
-use crate::broker::{BrokerError, Outgoing, Producer, TopicId};
+use super::outside::is_users;
+use crate::broker::{BrokerError, Outgoing, Sender, TopicId};
 use crate::tasks::Active;
 
 /// Records given to the producer at once.
@@ -31,7 +32,11 @@ impl Committer {
             _ => None,
         };
         let producer = self.producer.as_deref_mut().expect("a transaction is open");
-        in_chunks(producer, &mut sent.outputs, effects.outputs_len(), |at| output(effects.output(at), &sinks, own))?;
+        let outside = self.outside.is_some();
+        in_chunks(producer, &mut sent.outputs, effects.outputs_len(), |at| {
+            let one = effects.output(at);
+            (!outside || !is_users(sub, one.sink)).then(|| output(one, &sinks, own))
+        })?;
         if let Some(to) = letters {
             while sent.letters < effects.letters_len() {
                 send_letter(producer, &effects.letter(sent.letters), &sub.sources, to)?;
@@ -39,7 +44,7 @@ impl Committer {
             }
         }
         in_chunks(producer, &mut sent.snapshots, effects.snapshots_len(), |at| {
-            snapshot(effects.snapshot(at), &changelogs, own)
+            Some(snapshot(effects.snapshot(at), &changelogs, own))
         })
     }
 
@@ -53,25 +58,27 @@ impl Committer {
     }
 }
 
-/// Sends what is still to be sent of `all` records, and notes how far it came.
-fn in_chunks<'e>(
-    producer: &mut dyn Producer,
+/// Sends what is still to be sent of `all` records, those that `record` does not leave out, and notes how far it came.
+pub(super) fn in_chunks<'e, S: Sender + ?Sized>(
+    producer: &mut S,
     sent: &mut usize,
     all: usize,
-    record: impl Fn(usize) -> Outgoing<'e>,
+    record: impl Fn(usize) -> Option<Outgoing<'e>>,
 ) -> Result<(), BrokerError> {
     let mut chunk = Vec::with_capacity(CHUNK.min(all - *sent));
     while *sent < all {
         chunk.clear();
         let end = all.min(*sent + CHUNK);
-        chunk.extend((*sent..end).map(&record));
-        producer.send(&chunk)?;
+        chunk.extend((*sent..end).filter_map(&record));
+        if !chunk.is_empty() {
+            producer.send(&chunk)?;
+        }
         *sent = end;
     }
     Ok(())
 }
 
-fn output<'e>(output: OutputRef<'e>, sinks: &[(TopicId, i32)], own: Partition) -> Outgoing<'e> {
+pub(super) fn output<'e>(output: OutputRef<'e>, sinks: &[(TopicId, i32)], own: Partition) -> Outgoing<'e> {
     let (topic, partitions) = sinks[output.sink];
     let OutputRef { key, value, timestamp, headers, .. } = output;
     // A null key says nothing about a partition; the task's own keeps the order and needs no chance.
@@ -91,8 +98,8 @@ fn snapshot<'e>(snapshot: SnapshotRef<'e>, changelogs: &[TopicId], own: Partitio
 }
 
 /// Adds the name of the topic, which only the layout knows in full.
-fn send_letter(
-    producer: &mut dyn Producer,
+fn send_letter<S: Sender + ?Sized>(
+    producer: &mut S,
     letter: &DeadLetterRef<'_>,
     sources: &[String],
     (topic, partition): (TopicId, Partition),

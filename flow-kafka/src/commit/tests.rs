@@ -8,6 +8,7 @@ use super::*;
 use crate::KafkaConfig;
 use crate::broker::{Committed, TopicInfo};
 use crate::fake::Fake;
+use crate::tasks::Sent;
 use crate::topics;
 
 const EVENTS: Topic<str, str, ByType, Utf8> = Topic::new("events");
@@ -306,4 +307,62 @@ fn a_worker_that_is_another_member_commits_under_another_id() {
     assert_eq!(bench.commit().unwrap(), Outcome::Done);
     assert_ne!(bench.note().transactional_id, first);
     assert_eq!(bench.note().member, "m-again");
+}
+
+#[test]
+fn outputs_outside_the_transaction_have_arrived_before_it_begins_to_commit_anything() {
+    let mut bench = bench();
+    bench.committer.outputs_outside();
+    bench.process(0);
+    bench.committer.send_outside(&mut bench.tasks);
+    assert_eq!(bench.fake.calls(), ["sender", "send outside 1"], "at once, without a transaction");
+    bench.process(1);
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    let calls = ["send outside 1", "producer", "init", "begin", "send 1", "flush outside", "flush"];
+    assert_eq!(bench.fake.calls(), [&calls[..], &["generation", "send_offsets 2", "commit"]].concat());
+    bench.process(2);
+    bench.committer.send_outside(&mut bench.tasks);
+    assert_eq!(bench.fake.calls(), ["send outside 1"], "what is committed is not sent again");
+}
+
+#[test]
+fn an_abort_does_not_repeat_outputs_that_have_arrived() {
+    let mut bench = bench();
+    bench.committer.outputs_outside();
+    bench.process(0);
+    bench.fake.plan("send_offsets", &[ErrorKind::StaleGeneration]);
+    assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+    bench.fake.calls();
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+    let again = ["begin", "send 1", "flush outside", "flush", "generation", "send_offsets 1", "commit"];
+    assert_eq!(bench.fake.calls(), again, "the snapshot only");
+}
+
+#[test]
+fn outputs_that_did_not_arrive_keep_their_offset_from_committing_and_are_sent_again() {
+    for call in ["send outside", "flush outside"] {
+        let mut bench = bench();
+        bench.committer.outputs_outside();
+        bench.process(0);
+        bench.committer.send_outside(&mut bench.tasks);
+        bench.process(1);
+        bench.fake.plan(call, &[ErrorKind::RecordRefused]);
+        assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+        assert!(!bench.fake.calls().iter().any(|call| call.starts_with("send_offsets") || call == "commit"));
+        assert_eq!(bench.commit().unwrap(), Outcome::Done);
+        let calls = bench.fake.calls();
+        assert_eq!(calls[..2], ["sender", "send outside 2"], "all that is kept, by another client");
+    }
+}
+
+#[test]
+fn outputs_that_never_arrive_end_the_run_with_the_reason() {
+    let mut bench = bench();
+    bench.committer.outputs_outside();
+    bench.process(0);
+    bench.fake.plan("flush outside", &[ErrorKind::RecordRefused; 4]);
+    for _ in 0..3 {
+        assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+    }
+    assert!(matches!(bench.commit(), Err(RunError::Commit { attempts: 4, .. })));
 }

@@ -10,7 +10,7 @@ use rdkafka_sys as sys;
 use super::host::{Deadline, now};
 use super::producer::RdkafkaProducer;
 use crate::broker::{
-    BrokerError, ErrorKind, Generation, OffsetCommit, Outgoing, Producer, ProducerSpec, TopicId, TopicPartition,
+    BrokerError, ErrorKind, Generation, OffsetCommit, Outgoing, Producer, ProducerSpec, Sender, TopicId, TopicPartition,
 };
 use crate::config::ClientSettings;
 

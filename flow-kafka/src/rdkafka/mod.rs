@@ -38,7 +38,7 @@ mod settings;
 
 pub use settings::refused_override;
 
-use crate::broker::{Admin, Broker, BrokerError, Consumer, ConsumerSpec, Host, Producer, ProducerSpec, Reader};
+use crate::broker::{Admin, Broker, BrokerError, Consumer, ConsumerSpec, Host, Producer, ProducerSpec, Reader, Sender};
 use crate::config::ClientSettings;
 
 /// A Kafka cluster, reached through librdkafka.
@@ -66,6 +66,10 @@ impl Broker for RdkafkaBroker {
 
     fn producer(&self, spec: &ProducerSpec) -> Result<Box<dyn Producer>, BrokerError> {
         Ok(Box::new(producer::RdkafkaProducer::new(&self.settings, spec)?))
+    }
+
+    fn sender(&self, client_id: &str) -> Result<Box<dyn Sender>, BrokerError> {
+        Ok(Box::new(producer::RdkafkaProducer::plain(&self.settings, client_id)?))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader>, BrokerError> {

@@ -1,4 +1,4 @@
-//! A transactional producer on librdkafka.
+//! A producer on librdkafka, with transactions or without.
 //!
 //! A delivery report comes only for a record that failed; it is the only thing that names the record, so the first one is kept
 //! and becomes the error of whatever the transaction does next. While such reports wait in the client's queue a flush, a commit
@@ -17,7 +17,9 @@ use super::list::List;
 use super::outgoing::{Fields, Mem, Member, U, headers, message, parts};
 use super::queue::Queue;
 use super::{raw, settings};
-use crate::broker::{BrokerError, ErrorKind, Generation, OffsetCommit, Outgoing, Producer, ProducerSpec, TopicId};
+use crate::broker::{
+    BrokerError, ErrorKind, Generation, OffsetCommit, Outgoing, Producer, ProducerSpec, Sender, TopicId,
+};
 use crate::config::ClientSettings;
 
 /// One slice of a flush, a commit or an abort. A call that has nothing to wait for returns earlier.
@@ -28,7 +30,8 @@ const SETTLE: Duration = Duration::from_secs(1);
 const RUN: usize = 1000;
 
 pub(super) struct RdkafkaProducer {
-    transactional_id: String,
+    /// Its transactional id, or what stands for it.
+    name: String,
     message_timeout: Duration,
     /// The first thing that went wrong with a record of this transaction.
     failed: Option<BrokerError>,
@@ -64,8 +67,19 @@ impl RdkafkaProducer {
     pub(super) fn new(settings: &ClientSettings, spec: &ProducerSpec) -> Result<Self, BrokerError> {
         let events = sys::RD_KAFKA_EVENT_DR | sys::RD_KAFKA_EVENT_ERROR;
         let client = Client::producer(&settings::producer(settings, spec)?, events)?;
+        RdkafkaProducer::of(client, spec.transactional_id.clone(), settings)
+    }
+
+    /// One without transactions, which goes by its client's name.
+    pub(super) fn plain(settings: &ClientSettings, client_id: &str) -> Result<Self, BrokerError> {
+        let events = sys::RD_KAFKA_EVENT_DR | sys::RD_KAFKA_EVENT_ERROR;
+        let client = Client::producer(&settings::sender(settings, client_id)?, events)?;
+        RdkafkaProducer::of(client, client_id.to_owned(), settings)
+    }
+
+    fn of(client: Client, name: String, settings: &ClientSettings) -> Result<Self, BrokerError> {
         Ok(RdkafkaProducer {
-            transactional_id: spec.transactional_id.clone(),
+            name,
             message_timeout: settings.message_timeout,
             failed: None,
             run: Run(Vec::with_capacity(RUN)),
@@ -88,21 +102,21 @@ impl RdkafkaProducer {
             match event.kind() {
                 sys::RD_KAFKA_EVENT_DR => {
                     event.deliveries(|topic, partition, code| {
-                        note(&mut self.failed, &self.transactional_id, topic, partition, code);
+                        note(&mut self.failed, &self.name, topic, partition, code);
                     });
                 }
                 sys::RD_KAFKA_EVENT_ERROR => {
-                    let (id, what, code) = (&self.transactional_id, event.text(), event.code().name());
+                    let (id, what, code) = (&self.name, event.text(), event.code().name());
                     log::warn!("the producer {id}: {what} ({code})");
                 }
-                other => log::debug!("the producer {}: event {other} of the Kafka client", self.transactional_id),
+                other => log::debug!("the producer {}: event {other} of the Kafka client", self.name),
             }
         }
     }
 
     /// A record's failure explains more than the transaction's that follows from it.
     fn explain(&self, failure: &Failure, what: &str) -> BrokerError {
-        let error = failure.transactional(format_args!("{what} {}", self.transactional_id));
+        let error = failure.transactional(format_args!("{what} {}", self.name));
         match (&self.failed, error.kind) {
             (Some(failed), ErrorKind::Abort) => failed.clone(),
             (Some(failed), ErrorKind::Refused) if failed.kind == ErrorKind::RecordRefused => failed.clone(),
@@ -152,13 +166,13 @@ impl RdkafkaProducer {
         let at = format!("{}/{partition}", self.topics[topic.0 as usize].name);
         if let Some((code, text)) = self.client.fatal() {
             let failure = Failure { text, fatal: true, ..code.into() };
-            return self.explain(&failure, &format!("send a record to {at} in the transaction of"));
+            return self.explain(&failure, &format!("send a record to {at} of the producer"));
         }
         if let Some(failed) = &self.failed {
             return failed.clone();
         }
-        let (id, failure) = (&self.transactional_id, Failure::from(code));
-        let message = format!("could not send a record of {size} bytes to {at} in the transaction of {id}: {failure}");
+        let (id, failure) = (&self.name, Failure::from(code));
+        let message = format!("could not send a record of {size} bytes to {at} of the producer {id}: {failure}");
         BrokerError::new(delivery_kind(code), message)
     }
 
@@ -172,7 +186,7 @@ impl RdkafkaProducer {
             return Err(failed.clone());
         }
         if deadline.passed() {
-            let (id, waited) = (&self.transactional_id, self.message_timeout);
+            let (id, waited) = (&self.name, self.message_timeout);
             let message = format!("the queue of the producer {id} was full for {waited:?}: the broker takes nothing");
             return Err(BrokerError::new(ErrorKind::Abort, message));
         }
@@ -270,14 +284,7 @@ impl RdkafkaProducer {
     }
 }
 
-impl Producer for RdkafkaProducer {
-    fn init(&mut self, timeout: Duration) -> Result<(), BrokerError> {
-        // SAFETY: the client lives; the error is taken over.
-        let answer = unsafe { Failure::take(sys::rd_kafka_init_transactions(self.client.raw(), millis(timeout))) };
-        self.serve_events(Duration::ZERO);
-        answer.map_err(|failure| self.explain(&failure, "initialise the transactional producer"))
-    }
-
+impl Sender for RdkafkaProducer {
     fn topic(&mut self, name: &str) -> Result<TopicId, BrokerError> {
         if let Some(index) = self.topics.iter().position(|topic| topic.name == name) {
             return Ok(TopicId(index as u32));
@@ -294,18 +301,9 @@ impl Producer for RdkafkaProducer {
         Ok(TopicId((self.topics.len() - 1) as u32))
     }
 
-    fn begin(&mut self) -> Result<(), BrokerError> {
-        // What is left of an aborted transaction has nothing to say about the next one.
-        self.serve_events(Duration::ZERO);
-        self.failed = None;
-        // SAFETY: the client lives; the error is taken over.
-        let answer = unsafe { Failure::take(sys::rd_kafka_begin_transaction(self.client.raw())) };
-        answer.map_err(|failure| self.explain(&failure, "begin a transaction of"))
-    }
-
     fn send(&mut self, records: &[Outgoing<'_>]) -> Result<(), BrokerError> {
         if let Some(record) = records.iter().find(|record| record.topic.0 as usize >= self.topics.len()) {
-            let message = format!("{:?} is no topic of the producer {}", record.topic, self.transactional_id);
+            let message = format!("{:?} is no topic of the producer {}", record.topic, self.name);
             return Err(BrokerError::new(ErrorKind::Refused, message));
         }
         let plain = |record: &Outgoing<'_>| record.timestamp.is_none() && record.headers.is_empty();
@@ -335,10 +333,28 @@ impl Producer for RdkafkaProducer {
             return Err(failed.clone());
         }
         if !drained {
-            let message = format!("the records of {} are not acknowledged after {timeout:?}", self.transactional_id);
+            let message = format!("the records of {} are not acknowledged after {timeout:?}", self.name);
             return Err(BrokerError::new(ErrorKind::Retriable, message));
         }
         Ok(())
+    }
+}
+
+impl Producer for RdkafkaProducer {
+    fn init(&mut self, timeout: Duration) -> Result<(), BrokerError> {
+        // SAFETY: the client lives; the error is taken over.
+        let answer = unsafe { Failure::take(sys::rd_kafka_init_transactions(self.client.raw(), millis(timeout))) };
+        self.serve_events(Duration::ZERO);
+        answer.map_err(|failure| self.explain(&failure, "initialise the transactional producer"))
+    }
+
+    fn begin(&mut self) -> Result<(), BrokerError> {
+        // What is left of an aborted transaction has nothing to say about the next one.
+        self.serve_events(Duration::ZERO);
+        self.failed = None;
+        // SAFETY: the client lives; the error is taken over.
+        let answer = unsafe { Failure::take(sys::rd_kafka_begin_transaction(self.client.raw())) };
+        answer.map_err(|failure| self.explain(&failure, "begin a transaction of"))
     }
 
     fn send_offsets(
@@ -347,7 +363,7 @@ impl Producer for RdkafkaProducer {
         generation: &Generation,
         timeout: Duration,
     ) -> Result<(), BrokerError> {
-        let id = &self.transactional_id;
+        let id = &self.name;
         // librdkafka would say Ok to no offsets, or to invalid ones only, and ask the broker nothing: no fence.
         if offsets.is_empty() || offsets.iter().any(|commit| commit.offset.0 < 0) {
             let message =
@@ -402,8 +418,7 @@ fn note(kept: &mut Option<BrokerError>, id: &str, topic: &str, partition: i32, c
         Some(kept) => kept.kind == ErrorKind::Abort && kind != ErrorKind::Abort,
     };
     if better {
-        let what =
-            format!("a record to {topic}/{partition} in the transaction of {id} failed: {}", Failure::from(code));
+        let what = format!("a record to {topic}/{partition} of the producer {id} failed: {}", Failure::from(code));
         *kept = Some(BrokerError::new(kind, what));
     }
 }

@@ -128,6 +128,19 @@ fn reads() -> Settings {
 }
 
 pub(super) fn producer(settings: &ClientSettings, spec: &ProducerSpec) -> Result<Settings, BrokerError> {
+    let mut all = sender(settings, &spec.client_id)?;
+    all.extend(pairs([
+        ("transactional.id", spec.transactional_id.as_str()),
+        ("transaction.timeout.ms", &ms(settings.transaction_timeout)),
+        // While the broker writes the last transaction's markers it answers "not yet", and the default waits 100 ms then.
+        ("retry.backoff.ms", "5"),
+        ("retry.backoff.max.ms", "100"),
+    ]));
+    Ok(all)
+}
+
+/// A producer without transactions. Idempotence keeps its records in order.
+pub(super) fn sender(settings: &ClientSettings, client_id: &str) -> Result<Settings, BrokerError> {
     Ok(layered(
         &[
             // No linger doubles the broker's work; a commit does not wait for it, for a flush ends it.
@@ -139,16 +152,12 @@ pub(super) fn producer(settings: &ClientSettings, spec: &ProducerSpec) -> Result
             // How long a topic that the broker does not know may still appear; must end before a transaction does.
             ("topic.metadata.propagation.max.ms", "3000"),
         ],
-        common(settings, &spec.client_id)?,
+        common(settings, client_id)?,
         &[
-            ("transactional.id", &spec.transactional_id),
-            ("transaction.timeout.ms", &ms(settings.transaction_timeout)),
+            ("enable.idempotence", "true"),
             ("message.timeout.ms", &ms(settings.message_timeout)),
             // Successful reports would only cost time.
             ("delivery.report.only.error", "true"),
-            // While the broker writes the last transaction's markers it answers "not yet", and the default waits 100 ms then.
-            ("retry.backoff.ms", "5"),
-            ("retry.backoff.max.ms", "100"),
         ],
     ))
 }

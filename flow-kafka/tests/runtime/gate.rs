@@ -7,7 +7,7 @@ use std::time::Duration;
 use flow_core::Offset;
 use flow_kafka::broker::{
     Admin, Broker, BrokerError, Consumer, ConsumerSpec, Generation, Host, Next, OffsetCommit, Outgoing, Polled,
-    Producer, ProducerSpec, Reader, Rebalance, TopicId, TopicPartition,
+    Producer, ProducerSpec, Reader, Rebalance, Sender, TopicId, TopicPartition,
 };
 
 /// Where the process stops.
@@ -67,6 +67,10 @@ impl<B: Broker> Broker for Gate<B> {
     fn producer(&self, spec: &ProducerSpec) -> Result<Box<dyn Producer>, BrokerError> {
         let inner = self.inner.producer(spec)?;
         Ok(Box::new(GatedProducer { inner, state: Arc::clone(&self.state) }))
+    }
+
+    fn sender(&self, client_id: &str) -> Result<Box<dyn Sender>, BrokerError> {
+        self.inner.sender(client_id)
     }
 
     fn reader(&self) -> Result<Box<dyn Reader>, BrokerError> {
@@ -151,18 +155,9 @@ struct GatedProducer {
     state: Arc<Mutex<State>>,
 }
 
-impl Producer for GatedProducer {
-    fn init(&mut self, timeout: Duration) -> Result<(), BrokerError> {
-        self.inner.init(timeout)
-    }
-
+impl Sender for GatedProducer {
     fn topic(&mut self, name: &str) -> Result<TopicId, BrokerError> {
         self.inner.topic(name)
-    }
-
-    fn begin(&mut self) -> Result<(), BrokerError> {
-        self.state.lock().unwrap().stop_if(StopAt::Begin);
-        self.inner.begin()
     }
 
     fn send(&mut self, records: &[Outgoing<'_>]) -> Result<(), BrokerError> {
@@ -171,6 +166,17 @@ impl Producer for GatedProducer {
 
     fn flush(&mut self, timeout: Duration) -> Result<(), BrokerError> {
         self.inner.flush(timeout)
+    }
+}
+
+impl Producer for GatedProducer {
+    fn init(&mut self, timeout: Duration) -> Result<(), BrokerError> {
+        self.inner.init(timeout)
+    }
+
+    fn begin(&mut self) -> Result<(), BrokerError> {
+        self.state.lock().unwrap().stop_if(StopAt::Begin);
+        self.inner.begin()
     }
 
     fn send_offsets(

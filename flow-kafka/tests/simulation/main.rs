@@ -13,6 +13,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod outside;
 mod rebalances;
 mod slow;
 mod timers;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use flow_core::Offset;
 use flow_kafka::broker::{
     Admin, Broker, BrokerError, Committed, Consumer, ConsumerSpec, Host, Polled, Producer, ProducerSpec, Reader,
-    TopicPartition, Watermarks,
+    Sender, TopicPartition, Watermarks,
 };
 
 /// Wraps a broker.
@@ -28,6 +28,10 @@ impl<B: Broker> Broker for Slow<B> {
 
     fn producer(&self, spec: &ProducerSpec) -> Result<Box<dyn Producer>, BrokerError> {
         self.inner.producer(spec)
+    }
+
+    fn sender(&self, client_id: &str) -> Result<Box<dyn Sender>, BrokerError> {
+        self.inner.sender(client_id)
     }
 
     fn reader(&self) -> Result<Box<dyn Reader>, BrokerError> {

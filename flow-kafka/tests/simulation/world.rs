@@ -38,6 +38,8 @@ pub(crate) struct Scenario {
     /// Changelogs are compacted all the time, and lose their tombstones after a minute.
     pub(crate) compacts: bool,
     pub(crate) ignore_fences: bool,
+    /// Outputs are sent outside the transactions.
+    pub(crate) outside: bool,
     /// How often a worker purges the repartition topic.
     pub(crate) purge: Option<Duration>,
 }
@@ -149,6 +151,7 @@ impl Stage {
     fn work(&self, process: Process, leaves: Option<Duration>) {
         let broker: Arc<dyn Broker> = Arc::new(self.simulation.broker(process, &ClientSettings::new(NOWHERE)));
         let mut config = KafkaConfig::new(NOWHERE, APP).workers(self.scenario.workers);
+        config = config.at_least_once_output(self.scenario.outside);
         if let Some(interval) = self.scenario.purge {
             config = config.purge_interval(interval);
         }

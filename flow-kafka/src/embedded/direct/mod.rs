@@ -18,6 +18,7 @@ mod net;
 mod producer;
 mod reader;
 mod records;
+mod sender;
 mod view;
 
 #[cfg(test)]
@@ -25,7 +26,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::broker::{Admin, Broker, BrokerError, Consumer, ConsumerSpec, Host, Producer, ProducerSpec, Reader};
+use crate::broker::{Admin, Broker, BrokerError, Consumer, ConsumerSpec, Host, Producer, ProducerSpec, Reader, Sender};
 use crate::config::ClientSettings;
 use crate::sim::{Process, Scheduler, SimHost};
 
@@ -63,6 +64,10 @@ impl Broker for DirectBroker {
     fn producer(&self, spec: &ProducerSpec) -> Result<Box<dyn Producer>, BrokerError> {
         let (transaction, message) = (self.settings.transaction_timeout, self.settings.message_timeout);
         Ok(Box::new(producer::DirectProducer::new(&self.host, spec, transaction, message)))
+    }
+
+    fn sender(&self, _: &str) -> Result<Box<dyn Sender>, BrokerError> {
+        Ok(Box::new(sender::DirectSender::new(&self.host, self.settings.message_timeout)))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader>, BrokerError> {

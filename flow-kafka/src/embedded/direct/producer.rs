@@ -25,7 +25,7 @@ use super::codes::{self, Verdict};
 use super::link::{Host, Judged, Link};
 use super::records::{self, Kept, Origin};
 use crate::broker::{
-    BrokerError, ErrorKind, Generation, OffsetCommit, Outgoing, Producer, ProducerSpec, TopicId, TopicPartition,
+    BrokerError, ErrorKind, Generation, OffsetCommit, Outgoing, Producer, ProducerSpec, Sender, TopicId, TopicPartition,
 };
 
 /// A record larger than this is refused by the client, which leaves the transaction good (`message.max.bytes`).
@@ -384,12 +384,7 @@ impl DirectProducer {
     }
 }
 
-impl Producer for DirectProducer {
-    fn init(&mut self, timeout: Duration) -> Result<(), BrokerError> {
-        let (scheduler, id) = (Arc::clone(self.link.host().scheduler()), self.id.clone());
-        super::link::call(&scheduler, format_args!("init {id}"), || self.initialise(timeout), ok)
-    }
-
+impl Sender for DirectProducer {
     fn topic(&mut self, name: &str) -> Result<TopicId, BrokerError> {
         let known = self.topics.iter().position(|topic| topic == name);
         let index = known.unwrap_or_else(|| {
@@ -397,19 +392,6 @@ impl Producer for DirectProducer {
             self.topics.len() - 1
         });
         Ok(TopicId(index as u32))
-    }
-
-    fn begin(&mut self) -> Result<(), BrokerError> {
-        let scheduler = Arc::clone(self.link.host().scheduler());
-        let begin = || match &self.state {
-            State::Ready => {
-                self.state = State::Open;
-                Ok(())
-            }
-            State::Open => Err(BrokerError::new(ErrorKind::Refused, "begin: a transaction is open already")),
-            _ => self.check_open("begin"),
-        };
-        super::link::call(&scheduler, format_args!("begin"), begin, ok)
     }
 
     fn send(&mut self, records: &[Outgoing<'_>]) -> Result<(), BrokerError> {
@@ -435,6 +417,26 @@ impl Producer for DirectProducer {
             self.ship(deadline)
         };
         super::link::call(&scheduler, format_args!("flush"), flush, ok)
+    }
+}
+
+impl Producer for DirectProducer {
+    fn init(&mut self, timeout: Duration) -> Result<(), BrokerError> {
+        let (scheduler, id) = (Arc::clone(self.link.host().scheduler()), self.id.clone());
+        super::link::call(&scheduler, format_args!("init {id}"), || self.initialise(timeout), ok)
+    }
+
+    fn begin(&mut self) -> Result<(), BrokerError> {
+        let scheduler = Arc::clone(self.link.host().scheduler());
+        let begin = || match &self.state {
+            State::Ready => {
+                self.state = State::Open;
+                Ok(())
+            }
+            State::Open => Err(BrokerError::new(ErrorKind::Refused, "begin: a transaction is open already")),
+            _ => self.check_open("begin"),
+        };
+        super::link::call(&scheduler, format_args!("begin"), begin, ok)
     }
 
     fn send_offsets(
@@ -466,12 +468,12 @@ impl Producer for DirectProducer {
     }
 }
 
-fn ok((): &()) -> String {
+pub(super) fn ok((): &()) -> String {
     "ok".to_owned()
 }
 
 /// The first result that is no success; an error before a request to wait.
-fn first_wrong(results: impl Iterator<Item = (String, i16)>, judge: impl Fn(i16) -> Verdict) -> Judged<()> {
+pub(super) fn first_wrong(results: impl Iterator<Item = (String, i16)>, judge: impl Fn(i16) -> Verdict) -> Judged<()> {
     let mut judged = Judged::Done(());
     for (what, code) in results {
         match Judged::of(&what, code, judge(code), ()) {
@@ -484,7 +486,7 @@ fn first_wrong(results: impl Iterator<Item = (String, i16)>, judge: impl Fn(i16)
 }
 
 /// How many of the waiting records make the next batch.
-fn batch_size(waiting: &VecDeque<Kept>) -> usize {
+pub(super) fn batch_size(waiting: &VecDeque<Kept>) -> usize {
     let mut bytes = 0;
     let within = |record: &&Kept| {
         bytes += record.key.as_ref().map_or(0, Bytes::len) + record.value.as_ref().map_or(0, Bytes::len);
@@ -493,7 +495,7 @@ fn batch_size(waiting: &VecDeque<Kept>) -> usize {
     waiting.iter().take(BATCH_RECORDS).take_while(within).count().max(1)
 }
 
-fn kept(record: &Outgoing<'_>, now: Timestamp) -> Kept {
+pub(super) fn kept(record: &Outgoing<'_>, now: Timestamp) -> Kept {
     let timestamp = match record.timestamp.unwrap_or(now).as_millis() {
         // librdkafka's "unset": the seam sends it as 1.
         0 => 1,
