@@ -307,6 +307,7 @@ impl Recovery<'_> {
         let mut readings = Vec::new();
         for (at, item) in located.iter_mut().enumerate() {
             let id = item.job.id;
+            self.refuse_other_stores(reader, item)?;
             let changelogs = &self.layout.subs[id.sub].changelogs;
             let partitions: Vec<TopicPartition> =
                 changelogs.iter().map(|t| TopicPartition::new(t.as_str(), id.partition.0)).collect();
@@ -316,7 +317,7 @@ impl Recovery<'_> {
             let marks = self.watermarks(reader, &partitions)?;
             for (store, (partition, marks)) in partitions.into_iter().zip(marks).enumerate() {
                 let name = &self.layout.subs[id.sub].topology.stores()[store].name;
-                if marks.high == Offset(0) && item.note.as_ref().is_some_and(|note| note.written.contains(name)) {
+                if marks.low == marks.high && item.note.as_ref().is_some_and(|note| note.written.contains(name)) {
                     let task = self.layout.inputs(id)[0].clone();
                     return Err(RunError::Recovery { task, message: state_is_gone(&partition) });
                 }
@@ -342,6 +343,30 @@ impl Recovery<'_> {
             }
         }
         if readings.is_empty() { Ok(()) } else { self.read(reader, takeover, readings, slots) }
+    }
+
+    /// A task's note names the stores that it has written. One that this topology does not have there, while its log is, belongs
+    /// to another topology, or was renamed: going on would count from nothing. One whose log is gone was let go of on purpose.
+    fn refuse_other_stores(&self, reader: &mut dyn Reader, item: &mut Located) -> Result<(), RunError> {
+        let Located { job, note: Some(note), .. } = item else { return Ok(()) };
+        let stores = self.layout.subs[job.id.sub].topology.stores();
+        let other = |name: &&String| !stores.iter().any(|store| store.name == **name);
+        for name in note.written.iter().filter(other).cloned().collect::<Vec<_>>() {
+            let changelog = self.layout.changelog(&name);
+            let partition = TopicPartition::new(changelog.as_str(), job.id.partition.0);
+            let marks = self.retry(|| match reader.watermarks(std::slice::from_ref(&partition), SLICE * 5) {
+                Ok(marks) => Ok(marks.first().is_some_and(|marks| marks.low < marks.high)),
+                Err(error) if error.kind == ErrorKind::UnknownTopic => Ok(false),
+                Err(error) => Err(error),
+            });
+            let doing = || format!("reading the watermarks of {partition}");
+            if marks.map_err(|cause| RunError::Broker { doing: doing(), cause })? {
+                let task = self.layout.inputs(job.id).swap_remove(0);
+                return Err(RunError::Recovery { task, message: other_store(&name, &changelog, &self.layout.app) });
+            }
+            note.written.remove(&name);
+        }
+        Ok(())
     }
 
     fn read(
@@ -479,7 +504,8 @@ impl Recovery<'_> {
                 message: format!(
                     "there are {records} snapshot records but no committed offset: the group's offsets expired or were deleted, and \
                      starting again would count records twice. Restore the offsets, or reset the application (delete its internal \
-                     topics) to start from the beginning"
+                     topics) to start from the beginning. Or another topology with a store of the same name runs under this \
+                     application id: give one of them another id"
                 ),
             });
         }
@@ -497,6 +523,14 @@ fn state_is_gone(partition: &TopicPartition) -> String {
     format!(
         "{partition} is empty, but its task has committed snapshots to it: the topic was deleted, and going on would count from \
          nothing. Restore the topic, or reset the application (delete its internal topics and its group's offsets)"
+    )
+}
+
+fn other_store(name: &str, changelog: &str, app: &str) -> String {
+    format!(
+        "it has committed state to the store `{name}`, which this topology does not have there: the store was renamed or moved, or \
+         another topology runs under the application id `{app}`. Give the store its name back, give this topology another id, \
+         or, if that state may go, delete the topic `{changelog}`"
     )
 }
 

@@ -55,6 +55,11 @@ impl Layout {
         source.is_some_and(|source| matches!(source.topic, TopicName::Repartition(_)))
     }
 
+    /// The full name of a store's snapshot topic.
+    pub(crate) fn changelog(&self, store: &str) -> String {
+        Names { app: &self.app }.changelog(store)
+    }
+
     /// The sub-topology and source that read a topic.
     pub(crate) fn source(&self, topic: &str) -> Option<(usize, usize)> {
         self.by_topic.get(topic).copied()

@@ -24,6 +24,7 @@ impl Worker {
         match rebalance {
             Rebalance::Assigned(partitions) => {
                 self.joined = true;
+                self.refuse_new_partitions(partitions)?;
                 self.owned.extend(partitions.iter().cloned());
                 log_partitions("assigned", self.number, partitions);
             }
@@ -58,6 +59,27 @@ impl Worker {
         }
         self.publish(self.is_running());
         Ok(())
+    }
+
+    /// A topic that grew while we run. Its keys have moved to other partitions than their state, and its snapshots would have no
+    /// topic to go to. (Where there is no state, a new start takes the new partitions.)
+    fn refuse_new_partitions(&self, partitions: &[TopicPartition]) -> Result<(), RunError> {
+        let known = |partition: &TopicPartition| {
+            self.task_of(partition).is_none_or(|id| id.partition.0 < self.layout.subs[id.sub].partitions)
+        };
+        let grown: Vec<String> = partitions
+            .iter()
+            .filter(|partition| !known(partition))
+            .map(|partition| {
+                format!(
+                    "topic `{}` got the partition {} after this application had started: stop all of its processes and start them \
+                     again. That start refuses the topic if there is state or a repartition behind it, whose keys are then in other \
+                     partitions than before, and says what to do",
+                    partition.topic, partition.partition
+                )
+            })
+            .collect();
+        if grown.is_empty() { Ok(()) } else { Err(RunError::Topics(grown)) }
     }
 
     /// The offsets of tasks that are given up commit once more, even where nothing moved.

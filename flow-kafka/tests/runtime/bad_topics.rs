@@ -9,10 +9,7 @@ use futures::executor::block_on;
 use crate::kafka::{Kafka, record, wait_for};
 
 fn counts(kafka: &Kafka) -> Topology {
-    let topology = TopologyBuilder::new();
-    let numbers: Topic<str, u64> = Topic::new(kafka.topic("in"));
-    topology.stream(numbers).count("counts").changes().to(Topic::<str, u64>::new(kafka.topic("out")));
-    topology.build().unwrap()
+    counting(kafka, "counts")
 }
 
 fn refused(kafka: &Kafka, config: KafkaConfig) -> RunError {
@@ -107,4 +104,111 @@ fn state_whose_offsets_are_gone_is_refused() {
     }
     let error = refused(&after, after.config()).to_string();
     assert!(error.contains("no committed offset") && error.contains("reset the application"), "{error}");
+}
+
+/// Counts, under this name of the store.
+fn counting(kafka: &Kafka, store: &'static str) -> Topology {
+    let topology = TopologyBuilder::new();
+    let numbers: Topic<str, u64> = Topic::new(kafka.topic("in"));
+    topology.stream(numbers).count(store).changes().to(Topic::<str, u64>::new(kafka.topic("out")));
+    topology.build().unwrap()
+}
+
+/// Runs until so many records are committed.
+fn run(kafka: &Kafka, topology: Topology, records: i64) {
+    let app = start(topology, kafka.config()).unwrap();
+    wait_for("a commit", || kafka.committed("in") == Some(records));
+    block_on(app.shutdown()).unwrap();
+}
+
+#[test]
+fn a_store_that_was_renamed_is_refused_until_its_old_state_is_let_go_of() {
+    let kafka = Kafka::new("renamed");
+    kafka.create("in", 1, &[]);
+    kafka.create("out", 1, &[]);
+    kafka.send("in", &[record("k", "1"), record("k", "1")]);
+    run(&kafka, counting(&kafka, "counts"), 2);
+    let renamed = start(counting(&kafka, "totals"), kafka.config()).unwrap();
+    let error = block_on(renamed.wait()).expect_err("a refusal").to_string();
+    assert!(error.contains("the store `counts`, which this topology does not have there"), "{error}");
+    assert!(error.contains("was renamed or moved, or another topology runs under the application id"), "{error}");
+    assert!(error.contains(&format!("delete the topic `{}`", kafka.topic("counts-changelog"))), "{error}");
+    assert_eq!(kafka.committed("in"), Some(2));
+    // Under its own name it goes on.
+    kafka.send("in", &[record("k", "1")]);
+    run(&kafka, counting(&kafka, "counts"), 3);
+    assert_eq!(kafka.numbers("out"), [1, 2, 3]);
+    kafka.delete("counts-changelog");
+    kafka.send("in", &[record("k", "1")]);
+    run(&kafka, counting(&kafka, "totals"), 4);
+    assert_eq!(kafka.numbers("out"), [1, 2, 3, 1]);
+    // And that is the end of it.
+    kafka.send("in", &[record("k", "1")]);
+    run(&kafka, counting(&kafka, "totals"), 5);
+    assert_eq!(kafka.numbers("out"), [1, 2, 3, 1, 2]);
+}
+
+#[test]
+fn a_store_that_is_added_starts_empty() {
+    let kafka = Kafka::new("added");
+    kafka.create("in", 1, &[]);
+    kafka.create("out", 1, &[]);
+    kafka.send("in", &[record("k", "1")]);
+    run(&kafka, counting(&kafka, "counts"), 1);
+    let topology = TopologyBuilder::new();
+    let numbers = topology.stream(Topic::<str, u64>::new(kafka.topic("in")));
+    numbers.count("counts").changes().to(Topic::<str, u64>::new(kafka.topic("out")));
+    numbers.count("more").changes().map_values(|count| count + 100).to(Topic::<str, u64>::new(kafka.topic("out")));
+    kafka.send("in", &[record("k", "1")]);
+    run(&kafka, topology.build().unwrap(), 2);
+    assert_eq!(kafka.numbers("out"), [1, 2, 101]);
+}
+
+#[test]
+fn another_topology_under_the_same_application_id_is_refused_and_reads_none_of_its_state() {
+    let kafka = Kafka::new("two-of-one-name");
+    for topic in ["in", "other", "out"] {
+        kafka.create(topic, 1, &[]);
+    }
+    kafka.send("in", &[record("k", "1")]);
+    run(&kafka, counting(&kafka, "counts"), 1);
+    // Another input, and a store of the same name.
+    kafka.send("other", &[record("k", "1")]);
+    let topology = TopologyBuilder::new();
+    let numbers: Topic<str, u64> = Topic::new(kafka.topic("other"));
+    topology.stream(numbers).count("counts").changes().to(Topic::<str, u64>::new(kafka.topic("out")));
+    let error = block_on(start(topology.build().unwrap(), kafka.config()).unwrap().wait()).expect_err("a refusal");
+    let error = error.to_string();
+    assert!(error.contains("another topology with a store of the same name runs under this application id"), "{error}");
+    assert_eq!((kafka.committed("other"), kafka.numbers("out")), (None, vec![1]));
+}
+
+#[test]
+fn an_input_whose_partitions_were_raised_is_refused_where_state_stands_behind_it() {
+    let kafka = Kafka::new("raised");
+    kafka.create("in", 1, &[]);
+    kafka.create("out", 1, &[]);
+    kafka.send("in", &[record("k", "1")]);
+    run(&kafka, counting(&kafka, "counts"), 1);
+    kafka.raise("in", 3);
+    let error = refused(&kafka, kafka.config()).to_string();
+    let changelog = kafka.topic("counts-changelog");
+    assert!(error.contains(&format!("internal topic `{changelog}` has 1 partitions, its inputs have 3")), "{error}");
+    assert!(error.contains("Give the input its former number of partitions back, or reset"), "{error}");
+    assert_eq!((kafka.committed("in"), kafka.numbers("out")), (Some(1), vec![1]));
+}
+
+#[test]
+fn an_input_whose_partitions_are_raised_while_it_is_read_ends_the_run_with_the_reason() {
+    let kafka = Kafka::new("raised-while-read");
+    kafka.create("in", 1, &[]);
+    kafka.create("out", 1, &[]);
+    kafka.send("in", &[record("k", "1")]);
+    let config = kafka.config().set("topic.metadata.refresh.interval.ms", "500");
+    let app = start(counting(&kafka, "counts"), config).unwrap();
+    wait_for("a commit", || kafka.committed("in") == Some(1));
+    kafka.raise("in", 2);
+    let error = block_on(app.wait()).expect_err("a stop").to_string();
+    assert!(error.contains("got the partition 1 after this application had started"), "{error}");
+    assert_eq!((kafka.committed("in"), kafka.numbers("out")), (Some(1), vec![1]));
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use flow_kafka::KafkaConfig;
 use flow_kafka::embedded::EmbeddedBroker;
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
@@ -99,6 +99,15 @@ impl Kafka {
         deleted.into_iter().for_each(|topic| drop(topic.unwrap()));
         // Kafka deletes in the background.
         std::thread::sleep(Duration::from_secs(1));
+    }
+
+    /// Gives a topic more partitions.
+    pub(crate) fn raise(&self, what: &str, partitions: usize) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().unwrap();
+        let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
+        let more = [NewPartitions::new(self.topic(what), partitions)];
+        let raised = futures::executor::block_on(admin.create_partitions(&more, &options)).unwrap();
+        raised.into_iter().for_each(|topic| drop(topic.unwrap()));
     }
 
     /// The first offset and the high watermark of partition 0.
