@@ -311,3 +311,28 @@ fn a_commit_of_a_thousand_records_on_sixteen_partitions_takes_a_few_milliseconds
     println!("commit of 1,000 records on 16 partitions: p50 {:?}, p90 {:?}", times[20], times[36]);
     assert!(times[20] < Duration::from_millis(50), "p50 {:?}", times[20]);
 }
+
+#[test]
+fn dropping_a_client_never_waits_for_what_it_has_not_done_yet() {
+    let broker = broker();
+    let topic = topic(&broker, "drop", 1);
+    let consumer = member(&broker, &[&topic], 1);
+    let reader = broker.reader().unwrap();
+    let mut open = producer(&broker);
+    fill(&mut *open, &topic, 0, &["in an open transaction"]);
+    let mut busy = producer(&broker);
+    busy.begin().unwrap();
+    let to = busy.topic(&topic).unwrap();
+    let value = "x".repeat(1000);
+    // Not acknowledged yet, all of it.
+    (0..50).for_each(|_| busy.send(&vec![record(to, 0, &value); 1000]).unwrap());
+    let mut nowhere = settings();
+    nowhere.bootstrap = "127.0.0.1:1".to_owned();
+    let nowhere = flow_kafka::rdkafka::RdkafkaBroker::new(nowhere).unwrap();
+    let spec = ProducerSpec { transactional_id: "nobody".to_owned(), client_id: "nobody".to_owned() };
+    let mut away = nowhere.producer(&spec).unwrap();
+    away.init(Duration::from_millis(100)).unwrap_err();
+    let begin = now();
+    drop((consumer, reader, open, busy, away));
+    assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
+}

@@ -138,6 +138,22 @@ impl Kafka {
         producer.flush(PATIENCE).unwrap();
     }
 
+    /// Sends one record of each of so many keys, each to the partition of its key.
+    pub(crate) fn spread(&self, what: &str, keys: usize) {
+        let producer: BaseProducer = self.client().set("partitioner", "murmur2").create().unwrap();
+        for key in (0..keys).map(|key| format!("key-{key}")) {
+            producer.send(BaseRecord::to(self.topic(what)).key(&key).payload("e")).map_err(|(error, _)| error).unwrap();
+        }
+        producer.flush(PATIENCE).unwrap();
+    }
+
+    /// How many members the group has.
+    pub(crate) fn members(&self) -> usize {
+        let consumer: BaseConsumer = self.client().create().unwrap();
+        let groups = consumer.fetch_group_list(Some(&self.app), PATIENCE).unwrap();
+        groups.groups().iter().map(|group| group.members().len()).sum()
+    }
+
     /// The group's stable offset of partition 0.
     pub(crate) fn committed(&self, what: &str) -> Option<i64> {
         let consumer: BaseConsumer = self.client().set("isolation.level", "read_committed").create().unwrap();

@@ -15,3 +15,4 @@ mod membership;
 mod purge;
 mod several_inputs;
 mod stale_owner;
+mod threads;
