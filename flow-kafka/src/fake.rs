@@ -1,6 +1,7 @@
 //! A scripted broker for unit tests: it answers each call with the next planned error, or does it, and writes down what it did.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub(crate) struct Script {
     pub(crate) members: Vec<String>,
     /// The end of every partition that is asked for; nothing of it can be read.
     pub(crate) high: i64,
+    /// When nobody answers questions for watermarks.
+    pub(crate) away: Range<Duration>,
     /// Topics that exist.
     pub(crate) topics: BTreeMap<String, TopicInfo>,
     ids: u64,
@@ -262,6 +265,10 @@ impl Reader for Fake {
     }
 
     fn watermarks(&mut self, of: &[TopicPartition], _: Duration) -> Result<Vec<Watermarks>, BrokerError> {
+        if self.script(|s| s.away.contains(&s.clock)) {
+            self.sleep(Duration::from_secs(1));
+            return Err(BrokerError::new(ErrorKind::Retriable, "nobody answers"));
+        }
         Ok(vec![Watermarks { low: Offset(0), high: Offset(self.script(|s| s.high)) }; of.len()])
     }
 

@@ -6,6 +6,8 @@
 //! reaches the watermark: the log may end in markers, in aborted records or in a gap left by compaction, so neither a record
 //! nor an end-of-partition event says that it is over.
 
+mod patience;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +16,7 @@ use std::time::Duration;
 
 use flow_core::{Offset, Task};
 
+use self::patience::{Patience, Stall};
 use crate::broker::{Broker, BrokerError, Committed, ErrorKind, Host, Reader, TopicPartition, Watermarks};
 use crate::error::RunError;
 use crate::offsets::Note;
@@ -85,7 +88,8 @@ const REPORT_EVERY: Duration = Duration::from_secs(3);
 pub(crate) fn run(broker: &dyn Broker, layout: &Layout, jobs: Vec<Job>, deadline: Duration, reports: &Sender<Report>) {
     let wanted = jobs.iter().map(|job| Arc::clone(&job.cancelled)).collect();
     let ids = jobs.iter().map(|job| (job.id, job.epoch)).collect();
-    let recovery = Recovery { broker, host: broker.host(), layout, deadline, reports, wanted };
+    let patience = Patience::new(broker.host(), deadline);
+    let recovery = Recovery { broker, host: broker.host(), layout, deadline, patience, reports, wanted };
     let outcome =
         broker.reader().map_err(|cause| RunError::Broker { doing: "opening a recovery client".into(), cause });
     if let Err(error) = outcome.and_then(|mut reader| recovery.run(&mut *reader, jobs)) {
@@ -99,6 +103,7 @@ struct Recovery<'a> {
     host: &'a dyn Host,
     layout: &'a Layout,
     deadline: Duration,
+    patience: Patience<'a>,
     reports: &'a Sender<Report>,
     /// Each job's sign that it is not wanted any more.
     wanted: Vec<Arc<AtomicBool>>,
@@ -133,7 +138,7 @@ impl Recovery<'_> {
     }
 
     fn run(&self, reader: &mut dyn Reader, mut jobs: Vec<Job>) -> Result<(), RunError> {
-        let mut since = self.host.elapsed();
+        let mut since = self.patience.now();
         let mut said = false;
         let mut takeover = Takeover::new(self.broker, &self.layout.app);
         while !jobs.is_empty() {
@@ -142,7 +147,7 @@ impl Recovery<'_> {
             jobs = waiting;
             if !located.is_empty() {
                 self.restore(reader, &mut takeover, located)?;
-                since = self.host.elapsed();
+                since = self.patience.now();
             } else if let Some(job) = jobs.first() {
                 let inputs = self.layout.inputs(job.id);
                 if !said {
@@ -151,7 +156,7 @@ impl Recovery<'_> {
                 }
                 let waiting: Vec<_> = jobs.iter().map(|job| self.layout.inputs(job.id)).collect();
                 takeover.free_offsets(reader, &waiting);
-                if self.host.elapsed().saturating_sub(since) > self.deadline {
+                if self.patience.ends(since) {
                     return Err(self.stalled(&inputs[0], "a transaction that commits its offset is still open: its producer hangs, or the broker does not abort it (transaction.timeout.ms)"));
                 }
                 self.host.sleep(POLL);
@@ -211,22 +216,9 @@ impl Recovery<'_> {
         outcome.map_err(|cause| RunError::Broker { doing: format!("reading the committed offset of {}", of[0]), cause })
     }
 
-    /// Repeats a request that got no answer until the deadline.
-    fn retry<T>(&self, mut request: impl FnMut() -> Result<T, BrokerError>) -> Result<T, BrokerError> {
-        let start = self.host.elapsed();
-        loop {
-            match request() {
-                Err(error)
-                    if error.kind == ErrorKind::Retriable
-                        && !self.is_abandoned()
-                        && self.host.elapsed().saturating_sub(start) < self.deadline =>
-                {
-                    log::debug!("recovery asks again: {error}");
-                    self.host.sleep(POLL);
-                }
-                other => return other,
-            }
-        }
+    /// Repeats a request that got no answer, as long as anybody wants it.
+    fn retry<T>(&self, request: impl FnMut() -> Result<T, BrokerError>) -> Result<T, BrokerError> {
+        self.patience.ask(&|| self.is_abandoned(), request)
     }
 
     /// Decides where the task goes on, and gives it its clocks. `None`: it goes on warm, or its offsets are outdated.
@@ -377,12 +369,12 @@ impl Recovery<'_> {
         mut slots: Vec<Option<Located>>,
     ) -> Result<(), RunError> {
         let from: Vec<(TopicPartition, Offset)> = readings.iter().map(|r| (r.partition.clone(), r.from)).collect();
-        reader
-            .assign(&from)
+        self.retry(|| reader.assign(&from))
             .map_err(|cause| RunError::Broker { doing: format!("reading the snapshots of {}", from[0].0), cause })?;
         let total: i64 = readings.iter().map(|r| r.high.0 - r.from.0).sum();
         let start = self.host.elapsed();
         let (mut progressed, mut reported) = (start, start);
+        let mut stall = Stall::new(self.deadline, start);
         let mut finished = 0;
         while !readings.is_empty() {
             let before = have(&readings);
@@ -391,6 +383,7 @@ impl Recovery<'_> {
             let now = self.host.elapsed();
             if have(&readings) > before {
                 progressed = now;
+                stall.is_over(now);
             }
             let mut index = 0;
             while index < readings.len() {
@@ -403,6 +396,7 @@ impl Recovery<'_> {
                 let reading = readings.swap_remove(index);
                 finished += reading.high.0 - reading.from.0;
                 progressed = now;
+                stall.is_over(now);
                 if let Some(item) = &mut slots[reading.at] {
                     item.open -= 1;
                     if item.open == 0 {
@@ -410,13 +404,19 @@ impl Recovery<'_> {
                     }
                 }
             }
+            if let Some(first) = readings.first()
+                && stall.is_due(now)
+            {
+                let answered = self.is_answered(reader, &first.partition);
+                stall.asked(self.host.elapsed(), answered);
+            }
             if now.saturating_sub(progressed) > STALLED {
                 let held = readings.iter().filter_map(|reading| slots[reading.at].as_ref());
                 let owners = held.filter_map(|s| Some((s.note.as_ref()?, self.layout.inputs(s.job.id).swap_remove(0))));
                 takeover.free_snapshots(reader, owners);
             }
             if let Some(first) = readings.first()
-                && now.saturating_sub(progressed) > self.deadline
+                && stall.ends()
             {
                 let task = self.layout.inputs(
                     slots[first.at]
@@ -431,6 +431,12 @@ impl Recovery<'_> {
             }
         }
         Ok(())
+    }
+
+    /// True if a broker answers. Else nothing can be said of a log that brings nothing.
+    fn is_answered(&self, reader: &mut dyn Reader, partition: &TopicPartition) -> bool {
+        let answer = reader.watermarks(std::slice::from_ref(partition), SLICE * 5);
+        !answer.is_err_and(|error| error.kind == ErrorKind::Retriable)
     }
 
     fn poll(

@@ -162,6 +162,32 @@ fn snapshots_that_cannot_be_read_to_their_end_end_with_a_diagnosis_after_the_dea
 }
 
 #[test]
+fn a_broker_that_is_away_is_waited_for_longer_than_the_deadline() {
+    let fake = Fake::default();
+    fake.plan("committed", &[ErrorKind::Retriable; 500]);
+    assert!(matches!(recovered(&fake), Report::Restored(_)));
+}
+
+#[test]
+fn a_pending_offset_is_not_blamed_for_the_time_in_which_no_broker_answered() {
+    let fake = Fake::default();
+    fake.plan("committed", &[ErrorKind::Unstable; 20]);
+    fake.plan("committed", &[ErrorKind::Retriable; 500]);
+    fake.plan("committed", &[ErrorKind::Unstable; 20]);
+    assert!(matches!(recovered(&fake), Report::Restored(_)));
+}
+
+#[test]
+fn snapshots_that_bring_nothing_are_not_blamed_for_the_time_in_which_no_broker_answered() {
+    let fake = Fake::default();
+    let seconds = Duration::from_secs;
+    fake.script(|s| (s.high, s.away) = (5, seconds(60)..seconds(1000)));
+    assert!(failure(&fake).contains("no progress for 120000 ms"));
+    let failed = fake.elapsed();
+    assert!((seconds(1110)..seconds(1140)).contains(&failed), "{failed:?}");
+}
+
+#[test]
 fn an_offset_outside_the_log_is_refused() {
     let fake = Fake::default();
     fake.script(|s| s.committed = Some(Committed { offset: Offset(9), metadata: Note::default().encode() }));
