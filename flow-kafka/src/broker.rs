@@ -340,6 +340,8 @@ pub enum ErrorKind {
     Retriable,
     /// The transaction failed and must be aborted; the producer is good for another.
     Abort,
+    /// What was sent got no answer in time (also an `Abort`): the broker is away, and nobody refused anything.
+    Unanswered,
     /// The broker refused the generation or the member (also an `Abort`): we may not be the owner any more.
     StaleGeneration,
     /// Our transactional id was initialised by somebody, or the broker aborted at the transaction timeout: a new producer.

@@ -6,11 +6,17 @@
 //! An abort undoes nothing here. State is a function of the input, so after an abort it is not wrong, only uncommitted: the
 //! encoded effects are kept per task until their outcome is known, and are sent again for the tasks that are still owned.
 
+mod failing;
+mod outside;
+mod send;
+
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::failing::{Failing, Verdict};
+use self::outside::Outside;
 use crate::broker::{
     Broker, BrokerError, Consumer, ErrorKind, Generation, OffsetCommit, Producer, ProducerSpec, TopicId, TopicPartition,
 };
@@ -18,11 +24,6 @@ use crate::error::{RunError, panic_message};
 use crate::offsets::Note;
 use crate::tasks::Active;
 use crate::topics::{Layout, TaskId};
-
-mod outside;
-mod send;
-
-use outside::Outside;
 
 /// How a commit ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,21 +56,13 @@ pub(crate) struct Committer {
     outside: Option<Outside>,
     topics: HashMap<String, TopicId>,
     open: bool,
-    /// Commits that failed in a row, and since when.
-    failed: u32,
-    failing_since: Option<Duration>,
-    /// How many of them failed because the broker refused a record.
-    refusals: u32,
+    failing: Failing,
     /// Commits done.
     pub(crate) commits: u64,
     /// Transactions aborted.
     pub(crate) aborts: u64,
 }
 
-/// After an aborted batch librdkafka may fail the next transaction once more, so one more than three.
-const REFUSALS_MAX: u32 = 4;
-/// How long commits may fail in a row for other reasons: an outage of some minutes passes.
-const FAILING_MAX: Duration = Duration::from_secs(600);
 const SLICE: Duration = Duration::from_secs(1);
 
 /// What went wrong inside a transaction, by what must follow.
@@ -115,9 +108,7 @@ impl Committer {
             outside: None,
             topics: HashMap::new(),
             open: false,
-            failed: 0,
-            failing_since: None,
-            refusals: 0,
+            failing: Failing::default(),
             commits: 0,
             aborts: 0,
         }
@@ -158,6 +149,8 @@ impl Committer {
         if !tasks.iter().any(Active::has_to_commit) {
             // Nothing to hang an offset on: a transaction that was opened for a task since lost must not commit.
             self.abort(tasks);
+            // What failed before is somebody else's to commit by now.
+            self.failing = Failing::default();
             return Ok(Outcome::Nothing);
         }
         tasks.iter_mut().filter(|task| task.has_to_commit()).try_for_each(prepare)?;
@@ -179,8 +172,7 @@ impl Committer {
             }
             Trouble::Replace(error) => {
                 self.replace(tasks, error.kind == ErrorKind::Fenced);
-                log::warn!("{}: a new producer takes over, its predecessor was shut out: {error}", self.client_id);
-                Ok(Outcome::Again(error.message))
+                self.try_again("a new producer takes over, its predecessor was shut out", error)
             }
             Trouble::Unknown(error) => Ok(self.resolve(tasks, &error)),
             Trouble::Rejoined => {
@@ -218,37 +210,46 @@ impl Committer {
         let start = host.elapsed();
         let left = move || timeout.saturating_mul(2).saturating_sub(host.elapsed().saturating_sub(start));
         until(&left, |slice| producer.commit(slice)).map_err(|error| match error.kind {
-            ErrorKind::Abort | ErrorKind::RecordRefused | ErrorKind::StaleGeneration => Trouble::Abort(error),
+            ErrorKind::Abort | ErrorKind::Unanswered | ErrorKind::RecordRefused | ErrorKind::StaleGeneration => {
+                Trouble::Abort(error)
+            }
             _ => Trouble::Unknown(error),
         })
     }
 
     fn settle(&mut self, tasks: &mut [Active]) {
         self.open = false;
-        (self.failed, self.failing_since, self.refusals) = (0, None, 0);
+        self.recovered();
         self.commits += 1;
         let by = &self.transactional_id;
         tasks.iter_mut().filter(|task| task.has_to_commit()).for_each(|task| task.committed(by));
     }
 
-    /// A refused record or transaction is sent again a few times, a stale generation as long as we are a member.
+    /// Commits pass again.
+    fn recovered(&mut self) {
+        if let Some(line) = self.failing.over(self.broker.host().elapsed()) {
+            log::info!("{}: {line}", self.client_id);
+        }
+    }
+
+    /// A refused record or transaction is sent again a few times, a stale generation as long as we are a member, and what got no
+    /// answer until it gets one.
     fn judge(&mut self, error: BrokerError) -> Result<Outcome, RunError> {
         match error.kind {
-            ErrorKind::StaleGeneration | ErrorKind::NoGeneration | ErrorKind::Retriable => {}
             ErrorKind::Refused | ErrorKind::UnknownTopic => {
-                return Err(RunError::Broker { doing: format!("{}: committing", self.client_id), cause: error });
+                Err(RunError::Broker { doing: format!("{}: committing", self.client_id), cause: error })
             }
-            kind => {
-                let now = self.broker.host().elapsed();
-                let since = *self.failing_since.get_or_insert(now);
-                self.failed += 1;
-                self.refusals += u32::from(kind == ErrorKind::RecordRefused);
-                if self.refusals >= REFUSALS_MAX || now.saturating_sub(since) > FAILING_MAX {
-                    return Err(RunError::Commit { attempts: self.failed, cause: error });
-                }
-            }
+            _ => self.try_again("the commit is sent again for what is still owned, until it passes", error),
         }
-        log::warn!("{}: the commit was refused and is sent again for what is still owned: {error}", self.client_id);
+    }
+
+    /// Says once for all failures in a row what is done about them.
+    fn try_again(&mut self, what: &str, error: BrokerError) -> Result<Outcome, RunError> {
+        match self.failing.failed(self.broker.host().elapsed(), error.kind) {
+            Verdict::First => log::warn!("{}: {what}: {error}", self.client_id),
+            Verdict::Again => log::debug!("{}: {what}: {error}", self.client_id),
+            Verdict::Enough(attempts) => return Err(RunError::Commit { attempts, cause: error }),
+        }
         Ok(Outcome::Again(error.message))
     }
 
@@ -265,7 +266,7 @@ impl Committer {
         let left = move || timeout.saturating_sub(host.elapsed().saturating_sub(start));
         if let Err(error) = until(&left, |slice| producer.abort(slice)) {
             // The id's next initialisation aborts it for us; a new producer under the same id does that.
-            log::warn!("{}: the abort did not end ({error}); its producer is replaced", self.client_id);
+            log::debug!("{}: the abort did not end ({error}); its producer is replaced", self.client_id);
             self.producer = None;
         }
     }
@@ -338,6 +339,9 @@ impl Committer {
         log::info!("{}: {committed} tasks had committed, the others are sent again", self.client_id);
         self.commits += u64::from(committed > 0);
         self.aborts += u64::from(committed == 0);
+        if committed > 0 {
+            self.recovered();
+        }
         Ok(match superseded.is_empty() {
             false => Outcome::Superseded(superseded),
             true if committed > 0 => Outcome::Done,

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use flow_core::{ByType, Offset, Partition, RecordRef, TaskOptions, Timestamp, Topic, Topology, TopologyBuilder, Utf8};
 
+use super::failing::REFUSALS_MAX;
 use super::*;
 use crate::KafkaConfig;
-use crate::broker::{Committed, TopicInfo};
+use crate::broker::{Committed, Host, TopicInfo};
 use crate::fake::Fake;
 use crate::tasks::Sent;
 use crate::topics;
@@ -260,6 +261,37 @@ fn an_outage_that_aborts_transactions_does_not_count_as_a_refusal() {
     for _ in 0..9 {
         assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
     }
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+}
+
+#[test]
+fn an_outage_of_any_length_ends_no_run() {
+    let mut bench = bench();
+    bench.process(0);
+    for _ in 0..9 {
+        bench.fake.plan("flush", &[ErrorKind::Unanswered]);
+        assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+        bench.fake.sleep(Duration::from_secs(600));
+    }
+    // The next transaction after an aborted one may fail once more.
+    bench.fake.plan("flush", &[ErrorKind::Abort]);
+    assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+    assert_eq!(bench.commit().unwrap(), Outcome::Done);
+}
+
+/// Its session ended, and a quarter of an hour later it is a member again.
+#[test]
+fn a_commit_that_failed_before_its_tasks_were_lost_does_not_count_once_they_are_back() {
+    let mut bench = bench();
+    bench.process(0);
+    bench.fake.plan("flush", &[ErrorKind::Abort]);
+    assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
+    let lost = std::mem::take(&mut bench.tasks);
+    assert_eq!(bench.commit().unwrap(), Outcome::Nothing);
+    bench.fake.sleep(Duration::from_secs(900));
+    bench.tasks = lost;
+    bench.fake.plan("flush", &[ErrorKind::Abort]);
+    assert!(matches!(bench.commit().unwrap(), Outcome::Again(_)));
     assert_eq!(bench.commit().unwrap(), Outcome::Done);
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flow_core::Offset;
@@ -12,6 +13,7 @@ use super::client::{Client, c_string, millis};
 use super::error::{Code, Failure, text};
 use super::list::{List, entries};
 use super::queue::Queue;
+use super::reach::Reach;
 use super::request::{Options, answer, array};
 use super::{raw, settings};
 use crate::broker::{Admin, BrokerError, ErrorKind, NewTopic, TopicInfo, TopicPartition};
@@ -22,8 +24,8 @@ pub(super) struct RdkafkaAdmin {
 }
 
 impl RdkafkaAdmin {
-    pub(super) fn new(settings: &ClientSettings) -> Result<Self, BrokerError> {
-        let client = Client::producer(&settings::admin(settings, "admin")?, 0)?;
+    pub(super) fn new(settings: &ClientSettings, reach: &Arc<Reach>) -> Result<Self, BrokerError> {
+        let client = Client::producer(&settings::admin(settings, "admin")?, 0, reach)?;
         Ok(RdkafkaAdmin { client })
     }
 

@@ -1,6 +1,6 @@
 //! One librdkafka client: made from settings, ended off the caller's thread.
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CString, c_int};
 use std::ptr;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use rdkafka_sys as sys;
 
 use super::error::{Code, text};
 use super::feed::Watch;
+use super::reach::Reach;
 use super::{host, raw};
 use crate::broker::{BrokerError, ErrorKind};
 
@@ -28,7 +29,7 @@ pub(super) struct Client {
     rk: *mut sys::rd_kafka_t,
     role: Role,
     name: String,
-    watch: Option<Arc<Watch>>,
+    watch: Arc<Watch>,
 }
 
 // SAFETY: librdkafka's client handle may be used from any thread, and from several.
@@ -37,25 +38,37 @@ unsafe impl Send for Client {}
 impl Client {
     /// Makes a consumer from settings (later ones win). `watch` gets its rebalances and errors.
     pub(super) fn consumer(settings: &[(String, String)], watch: &Arc<Watch>) -> Result<Client, BrokerError> {
-        Client::new(Role::Consumer, settings, 0, Some(watch))
+        Client::new(Role::Consumer, settings, 0, watch)
     }
 
     /// Makes a producer or admin client from settings (later ones win) that puts `events` into its queue.
-    pub(super) fn producer(settings: &[(String, String)], events: c_int) -> Result<Client, BrokerError> {
-        Client::new(Role::Producer, settings, events, None)
+    pub(super) fn producer(
+        settings: &[(String, String)],
+        events: c_int,
+        reach: &Arc<Reach>,
+    ) -> Result<Client, BrokerError> {
+        Client::new(Role::Producer, settings, events, &Watch::of(reach))
+    }
+
+    /// Makes an admin client that tells nobody when it finds no broker.
+    pub(super) fn quiet(settings: &[(String, String)]) -> Result<Client, BrokerError> {
+        Client::new(Role::Producer, settings, 0, &Arc::default())
     }
 
     fn new(
         role: Role,
         settings: &[(String, String)],
         events: c_int,
-        watch: Option<&Arc<Watch>>,
+        watch: &Arc<Watch>,
     ) -> Result<Client, BrokerError> {
         let name = settings.iter().rev().find(|(key, _)| key == "client.id").map_or("", |(_, value)| value).to_owned();
         let conf = Conf::new(settings, events)?;
-        if let Some(watch) = watch {
-            // SAFETY: the configuration is live. The client keeps the `Watch` until it was destroyed, so longer than any callback.
-            unsafe { watch.configure(conf.0) };
+        // SAFETY: the configuration is live. The client keeps the `Watch` until it was destroyed, so longer than any callback.
+        unsafe {
+            watch.configure(conf.0);
+            if role == Role::Consumer {
+                watch.configure_consumer(conf.0);
+            }
         }
         let kind = match role {
             Role::Consumer => sys::rd_kafka_type_t::RD_KAFKA_CONSUMER,
@@ -70,7 +83,7 @@ impl Client {
             return Err(BrokerError::new(ErrorKind::Refused, format!("could not make the Kafka client {name}: {why}")));
         }
         std::mem::forget(conf);
-        Ok(Client { rk, role, name, watch: watch.cloned() })
+        Ok(Client { rk, role, name, watch: Arc::clone(watch) })
     }
 
     /// The handle, for librdkafka's calls while `self` lives.
@@ -92,6 +105,20 @@ impl Client {
         (code != Code::NONE).then(|| (code, unsafe { text(errors.as_ptr()) }.to_owned()))
     }
 
+    /// True if a broker answers a question for metadata within this time.
+    pub(super) fn is_answered(&self, timeout: Duration) -> bool {
+        let mut metadata = ptr::null();
+        // SAFETY: the client and the place for the answer live for the call; no topic is asked for. The answer is ours.
+        unsafe {
+            let place = &raw mut metadata;
+            let code = Code(raw::rd_kafka_metadata(self.rk, 0, ptr::null_mut(), place, millis(timeout)));
+            if !metadata.is_null() {
+                sys::rd_kafka_metadata_destroy(metadata);
+            }
+            code == Code::NONE
+        }
+    }
+
     /// Leaves the group and ends the client, and waits for it: not longer than some seconds, for a client that is just joining
     /// may take as long as its join.
     pub(super) fn close(self) {
@@ -105,7 +132,7 @@ impl Client {
 
     /// Ends the client on a thread of its own: both leaving the group and freeing the client can block.
     fn end(mut self, done: Option<mpsc::Sender<()>>) {
-        let ended = Ended { rk: self.rk, role: self.role, watch: self.watch.take() };
+        let ended = Ended { rk: self.rk, role: self.role, watch: Arc::clone(&self.watch) };
         self.rk = ptr::null_mut();
         let run = move || {
             ended.free();
@@ -122,7 +149,7 @@ impl Drop for Client {
     fn drop(&mut self) {
         if !self.rk.is_null() {
             let name = std::mem::take(&mut self.name);
-            Client { rk: self.rk, role: self.role, name, watch: self.watch.take() }.end(None);
+            Client { rk: self.rk, role: self.role, name, watch: Arc::clone(&self.watch) }.end(None);
         }
     }
 }
@@ -131,7 +158,7 @@ impl Drop for Client {
 struct Ended {
     rk: *mut sys::rd_kafka_t,
     role: Role,
-    watch: Option<Arc<Watch>>,
+    watch: Arc<Watch>,
 }
 
 // SAFETY: as for `Client`; it is the only handle left.
@@ -139,9 +166,7 @@ unsafe impl Send for Ended {}
 
 impl Ended {
     fn free(self) {
-        if let Some(watch) = &self.watch {
-            watch.close();
-        }
+        self.watch.close();
         // SAFETY: the handle is live, and this is its last user. The `Watch` of its callbacks lives until the end of this call.
         unsafe {
             if self.role == Role::Consumer {
@@ -176,11 +201,8 @@ impl Conf {
                 return Err(BrokerError::new(ErrorKind::Refused, message));
             }
         }
-        // SAFETY: the configuration is live; the callback is a function without state and may be called from any thread.
-        unsafe {
-            sys::rd_kafka_conf_set_events(conf.0, events);
-            sys::rd_kafka_conf_set_log_cb(conf.0, Some(forward_log));
-        }
+        // SAFETY: the configuration is live.
+        unsafe { sys::rd_kafka_conf_set_events(conf.0, events) };
         Ok(conf)
     }
 }
@@ -202,29 +224,6 @@ pub(super) fn millis(time: Duration) -> c_int {
     c_int::try_from(time.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX)
 }
 
-/// librdkafka's own log lines, sent on to the `log` crate. It calls this from its own threads.
-unsafe extern "C" fn forward_log(
-    rk: *const sys::rd_kafka_t,
-    level: c_int,
-    facility: *const c_char,
-    line: *const c_char,
-) {
-    // SAFETY: librdkafka passes strings that live for this call; the handle is null or live.
-    let (name, facility, line) = unsafe {
-        let name = if rk.is_null() { ptr::null() } else { sys::rd_kafka_name(rk) };
-        (text(name), text(facility), text(line))
-    };
-    // The levels of syslog. Every client gets all of the user's settings and warns of those that are for another kind.
-    let level = match level {
-        _ if facility == "CONFWARN" => log::Level::Debug,
-        ..=3 => log::Level::Error,
-        4 => log::Level::Warn,
-        5 | 6 => log::Level::Info,
-        _ => log::Level::Debug,
-    };
-    log::log!(target: "librdkafka", level, "{name}: {facility}: {line}");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_setting_that_does_not_exist_is_named() {
-        let error = Client::producer(&settings(&[("no.such.thing", "1")]), 0).err().unwrap();
+        let error = Client::quiet(&settings(&[("no.such.thing", "1")])).err().unwrap();
         assert_eq!(error.kind, ErrorKind::Refused);
         assert!(error.message.contains("no.such.thing"), "{error}");
     }
@@ -243,7 +242,7 @@ mod tests {
     #[test]
     fn settings_that_contradict_each_other_are_an_error_and_no_crash() {
         let pairs = [("transactional.id", "t"), ("acks", "0")];
-        let error = Client::producer(&settings(&pairs), 0).err().unwrap();
+        let error = Client::quiet(&settings(&pairs)).err().unwrap();
         assert!(error.message.contains("acks"), "{error}");
     }
 

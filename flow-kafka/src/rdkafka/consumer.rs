@@ -23,6 +23,7 @@ use super::list::{List, NO_OFFSET};
 use super::message::Message;
 use super::parts::{Flow, Parts};
 use super::queue::Wake;
+use super::reach::Reach;
 use super::{raw, settings};
 use crate::broker::{
     Assignor, BrokerError, Consumer, ConsumerSpec, ErrorKind, Generation, Next, Polled, Rebalance, TopicPartition,
@@ -43,6 +44,7 @@ pub(super) struct RdkafkaConsumer {
     unanswered: Option<Rebalance>,
     headers: Headers,
     spec: ConsumerSpec,
+    reach: Arc<Reach>,
     instance: Option<String>,
     // Last, in this order: what belongs to the client goes before the client.
     feed: Option<Feed>,
@@ -50,8 +52,8 @@ pub(super) struct RdkafkaConsumer {
 }
 
 impl RdkafkaConsumer {
-    pub(super) fn new(settings: &ClientSettings, spec: &ConsumerSpec) -> Result<Self, BrokerError> {
-        let watch = Arc::new(Watch::default());
+    pub(super) fn new(settings: &ClientSettings, spec: &ConsumerSpec, reach: &Arc<Reach>) -> Result<Self, BrokerError> {
+        let watch = Watch::of(reach);
         let client = Client::consumer(&settings::consumer(settings, spec)?, &watch)?;
         Ok(RdkafkaConsumer {
             parts: Parts::default(),
@@ -60,6 +62,7 @@ impl RdkafkaConsumer {
             unanswered: None,
             headers: Headers::new(),
             spec: spec.clone(),
+            reach: Arc::clone(reach),
             instance: settings.instance_of(&spec.client_id),
             feed: Some(Feed::new(&client, &watch)?),
             client: Some(client),
@@ -116,7 +119,7 @@ impl RdkafkaConsumer {
         }
         let message = format!("{who}: {what} ({})", code.name());
         if heals_itself(code) {
-            log::warn!("{message}");
+            self.reach.error(code, &message);
             return Ok(());
         }
         Err(BrokerError::new(general_kind(code), message))

@@ -16,6 +16,7 @@ pub(super) struct Code(pub(super) c_int);
 impl Code {
     pub(super) const NONE: Code = Code::of(Known::RD_KAFKA_RESP_ERR_NO_ERROR);
     pub(super) const TIMED_OUT: Code = Code::of(Known::RD_KAFKA_RESP_ERR__TIMED_OUT);
+    pub(super) const ALL_DOWN: Code = Code::of(Known::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
     pub(super) const QUEUE_FULL: Code = Code::of(Known::RD_KAFKA_RESP_ERR__QUEUE_FULL);
     pub(super) const STATE: Code = Code::of(Known::RD_KAFKA_RESP_ERR__STATE);
     pub(super) const IN_PROGRESS: Code = Code::of(Known::RD_KAFKA_RESP_ERR__IN_PROGRESS);
@@ -171,9 +172,6 @@ pub(super) fn delivery_kind(code: Code) -> ErrorKind {
     let fell_with_the_rest = [
         RD_KAFKA_RESP_ERR__PURGE_QUEUE,
         RD_KAFKA_RESP_ERR__PURGE_INFLIGHT,
-        RD_KAFKA_RESP_ERR__MSG_TIMED_OUT,
-        RD_KAFKA_RESP_ERR__TIMED_OUT,
-        RD_KAFKA_RESP_ERR__TRANSPORT,
         RD_KAFKA_RESP_ERR__DESTROY,
         RD_KAFKA_RESP_ERR__STATE,
         RD_KAFKA_RESP_ERR__FATAL,
@@ -186,7 +184,18 @@ pub(super) fn delivery_kind(code: Code) -> ErrorKind {
         RD_KAFKA_RESP_ERR_INVALID_TXN_STATE,
         RD_KAFKA_RESP_ERR_CONCURRENT_TRANSACTIONS,
     ];
-    if code.is_any(&fell_with_the_rest) || code.is_any(TRANSIENT) { ErrorKind::Abort } else { ErrorKind::RecordRefused }
+    if code.is_any(&fell_with_the_rest) {
+        ErrorKind::Abort
+    } else if code.is_any(TRANSIENT) {
+        ErrorKind::Unanswered
+    } else {
+        ErrorKind::RecordRefused
+    }
+}
+
+/// True where the broker is away, moving or busy.
+pub(super) fn is_transient(code: Code) -> bool {
+    code.is_any(TRANSIENT)
 }
 
 /// True for errors that the client heals by itself while one goes on polling: there is nothing for the caller to do.
@@ -348,6 +357,6 @@ mod tests {
         assert_eq!(delivery_kind(Code::of(RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)), ErrorKind::RecordRefused);
         assert_eq!(delivery_kind(Code::of(RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP)), ErrorKind::RecordRefused);
         assert_eq!(delivery_kind(Code::of(RD_KAFKA_RESP_ERR__PURGE_QUEUE)), ErrorKind::Abort);
-        assert_eq!(delivery_kind(Code::of(RD_KAFKA_RESP_ERR__MSG_TIMED_OUT)), ErrorKind::Abort);
+        assert_eq!(delivery_kind(Code::of(RD_KAFKA_RESP_ERR__MSG_TIMED_OUT)), ErrorKind::Unanswered);
     }
 }

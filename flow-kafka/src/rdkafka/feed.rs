@@ -19,6 +19,7 @@ use super::list::List;
 use super::message::Message;
 use super::queue::{Queue, Wake};
 use super::raw;
+use super::reach::Reach;
 use crate::broker::{BrokerError, Rebalance};
 
 /// Records taken from the client at once. More is no faster, and what was taken but not yet processed holds memory.
@@ -29,6 +30,8 @@ pub(super) const BATCH: usize = 1000;
 pub(super) struct Watch {
     noted: Mutex<Noted>,
     wake: Arc<Wake>,
+    /// Who is told what the client says about brokers; nobody, for the client that looks for them.
+    reach: Option<Arc<Reach>>,
 }
 
 #[derive(Default)]
@@ -44,18 +47,34 @@ pub(super) enum Notice {
 }
 
 impl Watch {
+    /// A watch over a client that shares its reach with others.
+    pub(super) fn of(reach: &Arc<Reach>) -> Arc<Watch> {
+        Arc::new(Watch { reach: Some(Arc::clone(reach)), ..Watch::default() })
+    }
+
     fn noted<T>(&self, with: impl FnOnce(&mut Noted) -> T) -> T {
         with(&mut self.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sets the callbacks of a client that is about to be made.
+    /// Sets what every client that is about to be made needs: where its callbacks find this, and the one for its log.
     ///
     /// # Safety
     /// `conf` is live, and `self` stays where it is until the client was destroyed.
     pub(super) unsafe fn configure(self: &Arc<Self>, conf: *mut sys::rd_kafka_conf_t) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise. The log's callback may come from any thread, and only reads what is shared.
         unsafe {
             sys::rd_kafka_conf_set_opaque(conf, Arc::as_ptr(self).cast_mut().cast());
+            sys::rd_kafka_conf_set_log_cb(conf, Some(forward_log));
+        }
+    }
+
+    /// Sets what a consumer needs beside.
+    ///
+    /// # Safety
+    /// As [`configure`](Self::configure), which comes first.
+    pub(super) unsafe fn configure_consumer(&self, conf: *mut sys::rd_kafka_conf_t) {
+        // SAFETY: the caller's promise.
+        unsafe {
             raw::rd_kafka_conf_set_rebalance_cb(conf, Some(note_rebalance));
             sys::rd_kafka_conf_set_error_cb(conf, Some(note_error));
         }
@@ -91,7 +110,11 @@ unsafe extern "C" fn note_rebalance(
             Code::REVOKE => Rebalance::Lost(partitions),
             // A rebalance that failed: the client gives up what it had and tries again.
             other => {
-                log::warn!("a rebalance failed: {} ({})", other.text(), other.name());
+                let line = format!("a rebalance failed: {} ({})", other.text(), other.name());
+                match &watch.reach {
+                    Some(reach) => reach.error(other, &line),
+                    None => log::warn!("{line}"),
+                }
                 Rebalance::Lost(partitions)
             }
         };
@@ -105,6 +128,36 @@ unsafe extern "C" fn note_error(_: *mut sys::rd_kafka_t, code: c_int, said: *con
     unsafe {
         let (code, text) = (Code(code), text(said).to_owned());
         (*watch.cast::<Watch>()).noted(|noted| noted.all.push_back(Notice::Error { code, text }));
+    }
+}
+
+/// librdkafka's own log lines, sent on to the `log` crate. It calls this from its own threads.
+unsafe extern "C" fn forward_log(
+    rk: *const sys::rd_kafka_t,
+    level: c_int,
+    facility: *const c_char,
+    line: *const c_char,
+) {
+    // SAFETY: librdkafka passes strings that live for this call. The handle is null, as long as the client is being made, or
+    // live; then so is the pointer given in `configure`.
+    let (name, facility, line, reach) = unsafe {
+        let (name, watch) = match rk.is_null() {
+            true => (ptr::null(), ptr::null()),
+            false => (sys::rd_kafka_name(rk), sys::rd_kafka_opaque(rk).cast::<Watch>().cast_const()),
+        };
+        (text(name), text(facility), text(line), watch.as_ref().and_then(|watch| watch.reach.as_ref()))
+    };
+    // The levels of syslog. Every client gets all of the user's settings and warns of those that are for another kind.
+    let level = match level {
+        _ if facility == "CONFWARN" => log::Level::Debug,
+        ..=3 => log::Level::Error,
+        4 => log::Level::Warn,
+        5 | 6 => log::Level::Info,
+        _ => log::Level::Debug,
+    };
+    match reach {
+        Some(reach) => reach.log(level, name, facility, line),
+        None => log::debug!(target: "librdkafka", "{name}: {facility}: {line}"),
     }
 }
 

@@ -9,6 +9,7 @@ use rdkafka_sys as sys;
 
 use super::host::{Deadline, now};
 use super::producer::RdkafkaProducer;
+use super::reach::Reach;
 use crate::broker::{
     BrokerError, ErrorKind, Generation, OffsetCommit, Outgoing, Producer, ProducerSpec, Sender, TopicId, TopicPartition,
 };
@@ -66,7 +67,7 @@ impl Mock {
             overrides: vec![("test.mock.num.brokers".to_owned(), "1".to_owned())],
         };
         let spec = ProducerSpec { transactional_id: "t".to_owned(), client_id: "c".to_owned() };
-        let mut producer = RdkafkaProducer::new(&settings, &spec).unwrap();
+        let mut producer = RdkafkaProducer::new(&settings, &spec, &Reach::new(&settings)).unwrap();
         let name = CString::new("topic").unwrap();
         // SAFETY: the client lives, and the cluster as long as it; the name lives for the call.
         let cluster = unsafe {

@@ -5,26 +5,31 @@ use std::time::Duration;
 use rdkafka_sys as sys;
 
 use super::client::{Client, c_string};
+use super::coordinator::Questions;
 use super::error::{Failure, text};
-use super::queue::Queue;
 use super::raw;
-use super::request::{Options, answer, array};
+use super::request::array;
 use crate::broker::{BrokerError, ErrorKind};
 
 /// The ids of the members of a group that has some.
-pub(super) fn members(client: &Client, group: &str, timeout: Duration) -> Result<Vec<String>, BrokerError> {
+pub(super) fn members(
+    client: &Client,
+    questions: &mut Questions,
+    group: &str,
+    timeout: Duration,
+) -> Result<Vec<String>, BrokerError> {
     let what = format!("describe the group {group}");
-    let queue = Queue::new(client)?;
     let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS;
-    let options = Options::new(client, operation, timeout)?;
-    let name = c_string(group)?;
-    let mut names = [name.as_ptr()];
-    // SAFETY: client, name, options and queue live for the call; librdkafka copies the name.
-    unsafe {
-        let count = names.len();
-        sys::rd_kafka_DescribeConsumerGroups(client.raw(), names.as_mut_ptr(), count, options.raw(), queue.raw());
-    }
-    let event = answer(&queue, timeout, &what)?;
+    let event = questions.ask(client, &what, operation, timeout, |options, queue| {
+        let name = c_string(group)?;
+        let mut names = [name.as_ptr()];
+        // SAFETY: client, name, options and queue live for the call; librdkafka copies the name.
+        unsafe {
+            let count = names.len();
+            sys::rd_kafka_DescribeConsumerGroups(client.raw(), names.as_mut_ptr(), count, options.raw(), queue.raw());
+        }
+        Ok(())
+    })?;
     let mut found = Vec::new();
     // SAFETY: the answer is of this request; groups and members in it live with the event.
     unsafe {

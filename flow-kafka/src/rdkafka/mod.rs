@@ -19,6 +19,7 @@
 mod admin;
 mod client;
 mod consumer;
+mod coordinator;
 mod error;
 mod feed;
 mod host;
@@ -27,16 +28,20 @@ mod injected;
 mod list;
 mod members;
 mod message;
+mod outage;
 mod outgoing;
 mod parts;
 mod producer;
 mod queue;
 mod raw;
+mod reach;
 mod reader;
 mod request;
 mod settings;
 
 pub use settings::refused_override;
+
+use std::sync::Arc;
 
 use crate::broker::{Admin, Broker, BrokerError, Consumer, ConsumerSpec, Host, Producer, ProducerSpec, Reader, Sender};
 use crate::config::ClientSettings;
@@ -44,6 +49,7 @@ use crate::config::ClientSettings;
 /// A Kafka cluster, reached through librdkafka.
 pub struct RdkafkaBroker {
     settings: ClientSettings,
+    reach: Arc<reach::Reach>,
     host: host::Machine,
 }
 
@@ -54,30 +60,31 @@ impl RdkafkaBroker {
     /// If a passed-through setting would break a guarantee (see [`refused_override`]) or is none of librdkafka's.
     pub fn new(settings: ClientSettings) -> Result<Self, BrokerError> {
         // A client that is never used, so that a wrong setting is an error here, and not of some worker later.
-        admin::RdkafkaAdmin::new(&settings)?;
-        Ok(RdkafkaBroker { settings, host: host::Machine::new() })
+        let reach = reach::Reach::new(&settings);
+        admin::RdkafkaAdmin::new(&settings, &reach)?;
+        Ok(RdkafkaBroker { settings, reach, host: host::Machine::new() })
     }
 }
 
 impl Broker for RdkafkaBroker {
     fn consumer(&self, spec: &ConsumerSpec) -> Result<Box<dyn Consumer>, BrokerError> {
-        Ok(Box::new(consumer::RdkafkaConsumer::new(&self.settings, spec)?))
+        Ok(Box::new(consumer::RdkafkaConsumer::new(&self.settings, spec, &self.reach)?))
     }
 
     fn producer(&self, spec: &ProducerSpec) -> Result<Box<dyn Producer>, BrokerError> {
-        Ok(Box::new(producer::RdkafkaProducer::new(&self.settings, spec)?))
+        Ok(Box::new(producer::RdkafkaProducer::new(&self.settings, spec, &self.reach)?))
     }
 
     fn sender(&self, client_id: &str) -> Result<Box<dyn Sender>, BrokerError> {
-        Ok(Box::new(producer::RdkafkaProducer::plain(&self.settings, client_id)?))
+        Ok(Box::new(producer::RdkafkaProducer::plain(&self.settings, client_id, &self.reach)?))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader>, BrokerError> {
-        Ok(Box::new(reader::RdkafkaReader::new(&self.settings)))
+        Ok(Box::new(reader::RdkafkaReader::new(&self.settings, &self.reach)))
     }
 
     fn admin(&self) -> Result<Box<dyn Admin>, BrokerError> {
-        Ok(Box::new(admin::RdkafkaAdmin::new(&self.settings)?))
+        Ok(Box::new(admin::RdkafkaAdmin::new(&self.settings, &self.reach)?))
     }
 
     fn host(&self) -> &dyn Host {

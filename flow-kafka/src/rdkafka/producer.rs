@@ -6,6 +6,7 @@
 
 use std::ffi::c_int;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka_sys as sys;
@@ -16,6 +17,7 @@ use super::host::Deadline;
 use super::list::List;
 use super::outgoing::{Fields, Mem, Member, U, headers, message, parts};
 use super::queue::Queue;
+use super::reach::Reach;
 use super::{raw, settings};
 use crate::broker::{
     BrokerError, ErrorKind, Generation, OffsetCommit, Outgoing, Producer, ProducerSpec, Sender, TopicId,
@@ -32,6 +34,7 @@ const RUN: usize = 1000;
 pub(super) struct RdkafkaProducer {
     /// Its transactional id, or what stands for it.
     name: String,
+    reach: Arc<Reach>,
     message_timeout: Duration,
     /// The first thing that went wrong with a record of this transaction.
     failed: Option<BrokerError>,
@@ -64,22 +67,23 @@ struct Run(Vec<sys::rd_kafka_message_t>);
 unsafe impl Send for Run {}
 
 impl RdkafkaProducer {
-    pub(super) fn new(settings: &ClientSettings, spec: &ProducerSpec) -> Result<Self, BrokerError> {
+    pub(super) fn new(settings: &ClientSettings, spec: &ProducerSpec, reach: &Arc<Reach>) -> Result<Self, BrokerError> {
         let events = sys::RD_KAFKA_EVENT_DR | sys::RD_KAFKA_EVENT_ERROR;
-        let client = Client::producer(&settings::producer(settings, spec)?, events)?;
-        RdkafkaProducer::of(client, spec.transactional_id.clone(), settings)
+        let client = Client::producer(&settings::producer(settings, spec)?, events, reach)?;
+        RdkafkaProducer::of(client, spec.transactional_id.clone(), settings, reach)
     }
 
     /// One without transactions, which goes by its client's name.
-    pub(super) fn plain(settings: &ClientSettings, client_id: &str) -> Result<Self, BrokerError> {
+    pub(super) fn plain(settings: &ClientSettings, client_id: &str, reach: &Arc<Reach>) -> Result<Self, BrokerError> {
         let events = sys::RD_KAFKA_EVENT_DR | sys::RD_KAFKA_EVENT_ERROR;
-        let client = Client::producer(&settings::sender(settings, client_id)?, events)?;
-        RdkafkaProducer::of(client, client_id.to_owned(), settings)
+        let client = Client::producer(&settings::sender(settings, client_id)?, events, reach)?;
+        RdkafkaProducer::of(client, client_id.to_owned(), settings, reach)
     }
 
-    fn of(client: Client, name: String, settings: &ClientSettings) -> Result<Self, BrokerError> {
+    fn of(client: Client, name: String, settings: &ClientSettings, reach: &Arc<Reach>) -> Result<Self, BrokerError> {
         Ok(RdkafkaProducer {
             name,
+            reach: Arc::clone(reach),
             message_timeout: settings.message_timeout,
             failed: None,
             run: Run(Vec::with_capacity(RUN)),
@@ -106,8 +110,8 @@ impl RdkafkaProducer {
                     });
                 }
                 sys::RD_KAFKA_EVENT_ERROR => {
-                    let (id, what, code) = (&self.name, event.text(), event.code().name());
-                    log::warn!("the producer {id}: {what} ({code})");
+                    let (id, what, code) = (&self.name, event.text(), event.code());
+                    self.reach.error(code, &format!("the producer {id}: {what} ({})", code.name()));
                 }
                 other => log::debug!("the producer {}: event {other} of the Kafka client", self.name),
             }
@@ -117,6 +121,9 @@ impl RdkafkaProducer {
     /// A record's failure explains more than the transaction's that follows from it.
     fn explain(&self, failure: &Failure, what: &str) -> BrokerError {
         let error = failure.transactional(format_args!("{what} {}", self.name));
+        if failure.code == Code::TIMED_OUT {
+            self.reach.suspect(&error.message);
+        }
         match (&self.failed, error.kind) {
             (Some(failed), ErrorKind::Abort) => failed.clone(),
             (Some(failed), ErrorKind::Refused) if failed.kind == ErrorKind::RecordRefused => failed.clone(),
@@ -188,7 +195,7 @@ impl RdkafkaProducer {
         if deadline.passed() {
             let (id, waited) = (&self.name, self.message_timeout);
             let message = format!("the queue of the producer {id} was full for {waited:?}: the broker takes nothing");
-            return Err(BrokerError::new(ErrorKind::Abort, message));
+            return Err(BrokerError::new(ErrorKind::Unanswered, message));
         }
         Ok(())
     }
@@ -334,6 +341,7 @@ impl Sender for RdkafkaProducer {
         }
         if !drained {
             let message = format!("the records of {} are not acknowledged after {timeout:?}", self.name);
+            self.reach.suspect(&message);
             return Err(BrokerError::new(ErrorKind::Retriable, message));
         }
         Ok(())
@@ -415,7 +423,10 @@ fn note(kept: &mut Option<BrokerError>, id: &str, topic: &str, partition: i32, c
     log::debug!("the producer {id}: a record to {topic}/{partition} failed: {}", code.name());
     let better = match kept {
         None => true,
-        Some(kept) => kept.kind == ErrorKind::Abort && kind != ErrorKind::Abort,
+        Some(kept) => {
+            let fell = |kind| matches!(kind, ErrorKind::Abort | ErrorKind::Unanswered);
+            fell(kept.kind) && !fell(kind)
+        }
     };
     if better {
         let what = format!("a record to {topic}/{partition} of the producer {id} failed: {}", Failure::from(code));

@@ -51,6 +51,13 @@ unsafe extern "C" {
         low: *mut i64,
         high: *mut i64,
     ) -> c_int;
+    pub(super) fn rd_kafka_metadata(
+        rk: *mut sys::rd_kafka_t,
+        all_topics: c_int,
+        only_topic: *mut sys::rd_kafka_topic_t,
+        metadata: *mut *const sys::rd_kafka_metadata_t,
+        timeout_ms: c_int,
+    ) -> c_int;
     pub(super) fn rd_kafka_flush(rk: *mut sys::rd_kafka_t, timeout_ms: c_int) -> c_int;
     pub(super) fn rd_kafka_topic_result_error(result: *const sys::rd_kafka_topic_result_t) -> c_int;
     pub(super) fn rd_kafka_ConsumerGroupDescription_state(

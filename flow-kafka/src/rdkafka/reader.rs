@@ -15,6 +15,7 @@ use rdkafka_sys as sys;
 
 use super::client::{Client, c_string};
 use super::consumer::names;
+use super::coordinator::Questions;
 use super::error::{Code, Failure, general_kind, heals_itself};
 use super::feed::{Feed, Notice, Watch};
 use super::host::Deadline;
@@ -22,6 +23,7 @@ use super::list::{Entry, List, entries};
 use super::members::members;
 use super::message::Message;
 use super::queue::{Queue, Wake};
+use super::reach::Reach;
 use super::request::{Options, answer, array};
 use super::{raw, settings};
 use crate::broker::{BrokerError, Committed, ErrorKind, Polled, Reader, TopicPartition, Watermarks};
@@ -35,21 +37,25 @@ const START_WAIT: Duration = Duration::from_secs(10);
 
 pub(super) struct RdkafkaReader {
     settings: ClientSettings,
+    reach: Arc<Reach>,
     assigned: Vec<(TopicPartition, Offset)>,
     waiting: VecDeque<Message>,
     headers: Headers,
     // Last, in this order: what belongs to the client goes before the client.
+    questions: Questions,
     feed: Option<Feed>,
     client: Option<Client>,
 }
 
 impl RdkafkaReader {
-    pub(super) fn new(settings: &ClientSettings) -> Self {
+    pub(super) fn new(settings: &ClientSettings, reach: &Arc<Reach>) -> Self {
         RdkafkaReader {
             settings: settings.clone(),
+            reach: Arc::clone(reach),
             assigned: Vec::new(),
             waiting: VecDeque::new(),
             headers: Headers::new(),
+            questions: Questions::default(),
             feed: None,
             client: None,
         }
@@ -62,12 +68,47 @@ impl RdkafkaReader {
             static MADE: AtomicU64 = AtomicU64::new(0);
             let name = format!("reader-{}", MADE.fetch_add(1, Ordering::Relaxed));
             let settings = settings::reader(&self.settings, &name, group.unwrap_or("flow-reader"))?;
-            let watch = Arc::new(Watch::default());
+            let watch = Watch::of(&self.reach);
             let client = Client::consumer(&settings, &watch)?;
             self.feed = Some(Feed::new(&client, &watch)?);
             self.client = Some(client);
         }
         Ok(self.client.as_ref().expect("made above"))
+    }
+
+    /// Asks the group's coordinator something, with a new client where this one has lost hope.
+    fn ask_coordinator<T>(
+        &mut self,
+        group: &str,
+        ask: impl FnOnce(&Client, &mut Questions) -> Result<T, BrokerError>,
+    ) -> Result<T, BrokerError> {
+        if self.questions.are_hopeless() {
+            self.renew(group)?;
+        }
+        self.client(Some(group))?;
+        let client = self.client.as_ref().expect("made above");
+        ask(client, &mut self.questions)
+    }
+
+    /// Goes on with a new client, from where this one has read to.
+    fn renew(&mut self, group: &str) -> Result<(), BrokerError> {
+        let mut from = self.assigned.clone();
+        for (of, offset) in &mut from {
+            let mut taken = self.waiting.iter().filter(|m| m.partition() == of.partition.0 && m.topic() == of.topic);
+            let next = match taken.next() {
+                Some(message) => Some(Offset(message.offset())),
+                None => self.position(of)?,
+            };
+            *offset = next.unwrap_or(*offset);
+        }
+        log::debug!("the reader of group {group} goes on with a new client");
+        // What belongs to the client goes before it.
+        self.waiting.clear();
+        self.questions = Questions::default();
+        self.feed = None;
+        self.client = None;
+        self.client(Some(group))?;
+        if from.is_empty() { Ok(()) } else { self.assign(&from) }
     }
 
     fn ask_committed(
@@ -77,26 +118,33 @@ impl RdkafkaReader {
         stable: bool,
         timeout: Duration,
     ) -> Result<Vec<Option<Committed>>, BrokerError> {
-        let client = self.client(Some(group))?;
         let what = format!("read the committed offsets of group {group}");
-        let queue = Queue::new(client)?;
-        let request = OffsetsOf::new(group, of)?;
+        let open = if stable { " once they are stable" } else { "" };
+        let question = format!("{what} in {of:?}{open}");
         let operation = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS;
-        let options = Options::new(client, operation, timeout)?;
-        // SAFETY: client, options, request and queue live for the calls; librdkafka copies the request.
-        unsafe {
-            Failure::take(sys::rd_kafka_AdminOptions_set_require_stable_offsets(options.raw(), c_int::from(stable)))
-                .map_err(|failure| failure.general(&what))?;
-            let mut requests = [request.0.as_ptr()];
-            sys::rd_kafka_ListConsumerGroupOffsets(
-                client.raw(),
-                requests.as_mut_ptr(),
-                requests.len(),
-                options.raw(),
-                queue.raw(),
-            );
-        }
-        let event = answer(&queue, timeout, &what)?;
+        let event = self.ask_coordinator(group, |client, questions| {
+            questions.ask(client, &question, operation, timeout, |options, queue| {
+                let request = OffsetsOf::new(group, of)?;
+                // SAFETY: client, options, request and queue live for the calls; librdkafka copies the request.
+                unsafe {
+                    Failure::take(sys::rd_kafka_AdminOptions_set_require_stable_offsets(
+                        options.raw(),
+                        c_int::from(stable),
+                    ))
+                    .map_err(|failure| failure.general(&what))?;
+                    let mut requests = [request.0.as_ptr()];
+                    let count = requests.len();
+                    sys::rd_kafka_ListConsumerGroupOffsets(
+                        client.raw(),
+                        requests.as_mut_ptr(),
+                        count,
+                        options.raw(),
+                        queue.raw(),
+                    );
+                }
+                Ok(())
+            })
+        })?;
         let mut found: Vec<Option<Committed>> = vec![None; of.len()];
         // SAFETY: the answer is of this request; groups and partitions in it live with the event.
         unsafe {
@@ -165,7 +213,7 @@ impl RdkafkaReader {
             if !heals_itself(code) {
                 return Err(BrokerError::new(general_kind(code), message));
             }
-            log::debug!("{message}");
+            self.reach.error(code, &message);
         }
         Ok(!self.waiting.is_empty())
     }
@@ -219,7 +267,7 @@ impl Reader for RdkafkaReader {
     }
 
     fn members(&mut self, group: &str, timeout: Duration) -> Result<Vec<String>, BrokerError> {
-        members(self.client(Some(group))?, group, timeout)
+        self.ask_coordinator(group, |client, questions| members(client, questions, group, timeout))
     }
 
     fn watermarks(&mut self, of: &[TopicPartition], timeout: Duration) -> Result<Vec<Watermarks>, BrokerError> {
@@ -353,13 +401,16 @@ impl ListOffsets {
             for info in array(infos.cast_const(), count) {
                 let entry = Entry::new(sys::rd_kafka_ListOffsetsResultInfo_topic_partition(*info));
                 entry.code().ok().map_err(|failure| failure.general(what([&entry.partition()])))?;
-                if let Some(index) = of.iter().position(|partition| entry.is(partition)) {
+                // Where the connection to a leader breaks librdkafka 2.12 answers "no error", and an offset that is none.
+                if entry.offset() >= 0
+                    && let Some(index) = of.iter().position(|partition| entry.is(partition))
+                {
                     found[index] = Some(Offset(entry.offset()));
                 }
             }
         }
         let missing = |index: usize| {
-            let message = format!("could not {}: the broker's answer leaves it out", what([&of[index]]));
+            let message = format!("could not {}: the answer leaves it out", what([&of[index]]));
             BrokerError::new(ErrorKind::Retriable, message)
         };
         found.into_iter().enumerate().map(|(index, offset)| offset.ok_or_else(|| missing(index))).collect()

@@ -60,6 +60,11 @@ pub(super) fn answer(queue: &Queue, timeout: Duration, what: &str) -> Result<Eve
     let Some(event) = queue.event(timeout.saturating_add(Duration::from_secs(1))) else {
         return Err(Failure::from(Code::TIMED_OUT).general(what));
     };
+    checked(event, what)
+}
+
+/// An answer, or the error that it is.
+pub(super) fn checked(event: Event, what: &str) -> Result<Event, BrokerError> {
     match event.code() {
         Code::NONE => Ok(event),
         code => {

@@ -38,6 +38,7 @@ impl Worker {
             }
             Rebalance::Lost(partitions) => {
                 log_partitions("lost", self.number, partitions);
+                self.joined = false;
                 self.give_up(partitions)?;
                 // The next membership has another member id, so its transactions have another id.
                 self.committer.abort(self.tasks.all());
