@@ -5,7 +5,12 @@ use std::time::Duration;
 
 /// User and system time of all threads of this process. `None` on systems without `/proc`.
 pub fn cpu_time() -> Option<Duration> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    cpu_time_of("self")
+}
+
+/// The same of another process, by its number.
+pub fn cpu_time_of(process: &str) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The program's name stands in parentheses and may hold anything; fields are counted from behind it.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
@@ -15,16 +20,21 @@ pub fn cpu_time() -> Option<Duration> {
 
 /// The most memory that this process had resident so far, in KiB. `None` on systems without `/proc`.
 pub fn peak_rss_kib() -> Option<u64> {
-    status("VmHWM:")
+    status("self", "VmHWM:")
 }
 
 /// The memory that this process has resident now, in KiB. `None` on systems without `/proc`.
 pub fn rss_kib() -> Option<u64> {
-    status("VmRSS:")
+    rss_kib_of("self")
 }
 
-fn status(name: &str) -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+/// The same of another process, by its number.
+pub fn rss_kib_of(process: &str) -> Option<u64> {
+    status(process, "VmRSS:")
+}
+
+fn status(process: &str, name: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
