@@ -95,10 +95,11 @@ impl Machine {
         self.serve_woken(out);
     }
 
-    /// Does what is due at `now`: expired members, rebalances and transactions, logs to be compacted, and waiting requests whose
+    /// Does what is due at `now`: expired members, rebalances, offsets and transactions, logs to be compacted, and waiting requests whose
     /// time is over.
     pub fn advance(&mut self, now: i64, out: &mut Vec<Reply>) {
         self.groups.expire(now, out);
+        self.groups.forget_old_offsets(now, &self.options);
         self.expire_transactions(now);
         self.clean(now);
         self.serve_woken(out);
@@ -156,7 +157,7 @@ impl Machine {
             Q::InitProducerId(request) => R::InitProducerId(self.init_producer_id(&request, version, now)),
             Q::AddPartitionsToTxn(request) => R::AddPartitionsToTxn(self.add_partitions(&request, version, now)),
             Q::AddOffsetsToTxn(request) => R::AddOffsetsToTxn(self.add_offsets(&request, version, now)),
-            Q::TxnOffsetCommit(request) => R::TxnOffsetCommit(self.commit_in_transaction(&request)),
+            Q::TxnOffsetCommit(request) => R::TxnOffsetCommit(self.commit_in_transaction(&request, now)),
             Q::EndTxn(request) => R::EndTxn(self.end_transaction(&request, version, now)),
             Q::OffsetCommit(request) => R::OffsetCommit(self.commit_offsets(&request, now)),
             Q::OffsetFetch(request) => R::OffsetFetch(self.fetch_offsets(&request, version)),

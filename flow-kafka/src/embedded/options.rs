@@ -17,6 +17,10 @@ pub struct Options {
     pub transaction_check_interval: Duration,
     /// How often logs are looked at to be compacted, or for records that are too old (`log.cleaner.backoff.ms`).
     pub cleaner_interval: Duration,
+    /// How long the offsets of a group without members are kept (`offsets.retention.minutes`).
+    pub offsets_retention: Duration,
+    /// How often they are looked at (`offsets.retention.check.interval.ms`).
+    pub offsets_check_interval: Duration,
     /// The longest transaction timeout that a producer may ask for (`transaction.max.timeout.ms`).
     pub transaction_timeout_max: Duration,
     /// The shortest session timeout that a member may ask for (`group.min.session.timeout.ms`).
@@ -39,6 +43,8 @@ impl Default for Options {
             ignore_fences: false,
             transaction_check_interval: Duration::from_secs(10),
             cleaner_interval: Duration::from_secs(15),
+            offsets_retention: Duration::from_secs(7 * 24 * 3600),
+            offsets_check_interval: Duration::from_secs(600),
             transaction_timeout_max: Duration::from_secs(15 * 60),
             session_timeout_min: Duration::from_secs(6),
             session_timeout_max: Duration::from_secs(30 * 60),

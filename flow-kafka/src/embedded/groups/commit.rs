@@ -24,7 +24,7 @@ impl Machine {
                     self.check_offset(&topic.name, index, metadata)?;
                     let offset = Committed { offset: partition.committed_offset, metadata: metadata.to_owned() };
                     let group = self.groups.by_id.entry(request.group_id.to_string()).or_default();
-                    group.offsets.put(&topic.name, index, offset);
+                    group.offsets.put(&topic.name, index, offset, now);
                     Ok(())
                 });
                 let response = OffsetCommitResponsePartition::default().with_partition_index(index);
@@ -33,7 +33,9 @@ impl Machine {
             let partitions = partitions.collect();
             OffsetCommitResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions)
         });
-        OffsetCommitResponse::default().with_topics(topics.collect())
+        let topics = topics.collect();
+        self.groups.keep_offsets(now, &self.options);
+        OffsetCommitResponse::default().with_topics(topics)
     }
 
     fn may_commit_offsets(&mut self, request: &OffsetCommitRequest, now: i64) -> Result<(), ResponseError> {

@@ -51,6 +51,8 @@ pub(super) struct Group {
     /// Until when members have to join (preparing) or to fetch their assignment (completing, stable).
     pub(super) rebalance_deadline: Option<i64>,
     pub(super) offsets: Offsets,
+    /// When it lost its last member; none if it never had one.
+    pub(super) empty_since: Option<i64>,
 }
 
 /// A member of a group.

@@ -9,6 +9,7 @@ mod join;
 mod leave;
 mod offsets;
 mod rebalance;
+mod retention;
 mod static_join;
 mod sync;
 
@@ -27,12 +28,14 @@ pub(super) struct Groups {
     /// Member ids given so far: they are never given again.
     member_ids: u64,
     deadline: Option<i64>,
+    /// When offsets are looked at next; none while there are none.
+    retention_due: Option<i64>,
 }
 
 impl Groups {
-    /// When a member, a rebalance or a promised member id runs out.
+    /// When a member, a rebalance or a promised member id runs out, or offsets may be too old.
     pub(super) fn next_deadline(&self) -> Option<i64> {
-        self.deadline
+        self.deadline.into_iter().chain(self.retention_due).min()
     }
 
     /// Looks for the next deadline again; called after everything that may have moved one.
@@ -70,9 +73,10 @@ impl Groups {
         topic: &str,
         partition: i32,
         offset: Committed,
+        now: i64,
     ) {
         let group = self.by_id.entry(group.to_owned()).or_default();
-        group.offsets.put_pending(producer_id, topic, partition, offset);
+        group.offsets.put_pending(producer_id, topic, partition, offset, now);
     }
 
     /// Makes the pending offsets of a transaction visible, or forgets them.

@@ -43,6 +43,7 @@ impl Group {
         if self.members.is_empty() {
             self.generation += 1;
             self.state = State::Empty;
+            self.empty_since = Some(now);
             self.rebalance_deadline = None;
             self.leader = None;
             self.protocol.clear();

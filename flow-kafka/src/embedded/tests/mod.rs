@@ -3,6 +3,7 @@
 mod compaction;
 mod fetches;
 mod groups;
+mod offsets;
 mod producers;
 mod requests;
 pub(super) mod samples;

@@ -14,6 +14,7 @@ impl Machine {
     pub(in crate::embedded) fn commit_in_transaction(
         &mut self,
         request: &TxnOffsetCommitRequest,
+        now: i64,
     ) -> TxnOffsetCommitResponse {
         let allowed = self.may_commit(request).map_err(for_old_clients);
         let group = request.group_id.as_str();
@@ -24,7 +25,7 @@ impl Machine {
                 let stored = allowed.and_then(|()| {
                     self.check_offset(&topic.name, index, metadata)?;
                     let offset = Committed { offset: partition.committed_offset, metadata: metadata.to_owned() };
-                    self.groups.commit_pending(group, request.producer_id.0, &topic.name, index, offset);
+                    self.groups.commit_pending(group, request.producer_id.0, &topic.name, index, offset, now);
                     Ok(())
                 });
                 let response = TxnOffsetCommitResponsePartition::default().with_partition_index(index);
@@ -33,7 +34,9 @@ impl Machine {
             let partitions = partitions.collect();
             TxnOffsetCommitResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions)
         });
-        TxnOffsetCommitResponse::default().with_topics(topics.collect())
+        let topics = topics.collect();
+        self.groups.keep_offsets(now, &self.options);
+        TxnOffsetCommitResponse::default().with_topics(topics)
     }
 
     fn may_commit(&mut self, request: &TxnOffsetCommitRequest) -> Result<(), ResponseError> {
