@@ -33,6 +33,13 @@ pub enum Fault {
     LoseAnswer,
     /// The next so many requests never arrive; the client sends each again when its request timeout has passed.
     LoseRequests(u64),
+    /// The next request that a broker may answer with this error code of Kafka's is answered with it, and the broker never sees it:
+    /// a coordinator that moved (16) or is just loading (14), a leader that moved (6), a time-out (7), a fence (90).. Of the requests
+    /// of producers, and those for offsets.
+    Refuse(i16),
+    /// No process reaches the broker for this time, and all connections break; what was on its way is lost. For the broker time goes
+    /// on: sessions and transactions run out.
+    Unreachable(Duration),
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@
 //! acted out under the baton: a dead actor is handed it once more, unwinds with a private payload, and passes it on.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +29,8 @@ pub(crate) trait World: Send + 'static {
     fn crashed(&mut self, process: Process, now: Duration);
     /// The process was stopped, or goes on.
     fn paused(&mut self, process: Process, paused: bool, now: Duration);
+    /// Nobody reaches the broker until then, and all connections break.
+    fn unreachable(&mut self, until: Duration, now: Duration);
 }
 
 /// What a waiting actor waits for, beside its deadline.
@@ -103,6 +105,7 @@ struct ProcessState {
     paused_until: Option<Duration>,
     lose_answers: u64,
     lose_requests: u64,
+    refuse: VecDeque<i16>,
 }
 
 type Locked<'a, W> = MutexGuard<'a, Core<W>>;
@@ -146,6 +149,7 @@ impl<W: World> Scheduler<W> {
             paused_until: None,
             lose_answers: 0,
             lose_requests: 0,
+            refuse: VecDeque::new(),
         });
         Process(core.processes.len() - 1)
     }
@@ -226,6 +230,18 @@ impl<W: World> Scheduler<W> {
     /// True as often as a planned fault says that a request of this caller is lost.
     pub(crate) fn loses_request(&self) -> bool {
         self.loses(|process| &mut process.lose_requests)
+    }
+
+    /// The error code with which a planned fault refuses this request of the caller, and its answer, if it is a request that can be
+    /// refused with it.
+    pub(crate) fn refuses<R>(&self, refusal: impl FnOnce(i16) -> Option<R>) -> Option<(i16, R)> {
+        let (mut core, me) = self.enter().ok()?;
+        let process = core.actors[me].process;
+        let planned = &mut core.processes[process.0].refuse;
+        let code = *planned.front()?;
+        let refusal = refusal(code)?;
+        planned.pop_front();
+        Some((code, refusal))
     }
 
     fn loses(&self, what: impl FnOnce(&mut ProcessState) -> &mut u64) -> bool {
@@ -548,6 +564,14 @@ impl<W: World> Core<W> {
             Fault::LoseRequests(count) => {
                 state.lose_requests += count;
                 self.note_process(process, &format!("will lose {count} requests"));
+            }
+            Fault::Refuse(code) => {
+                state.refuse.push_back(code);
+                self.note_process(process, &format!("will be refused with {code}"));
+            }
+            Fault::Unreachable(time) => {
+                self.note_process(process, &format!("and all others do not reach the broker for {time:?}"));
+                self.world.unreachable(self.clock + time, self.clock);
             }
         }
     }

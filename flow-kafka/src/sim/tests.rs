@@ -17,6 +17,7 @@ impl World for Still {
         false
     }
     fn crashed(&mut self, _: Process, _: Duration) {}
+    fn unreachable(&mut self, _: Duration, _: Duration) {}
     fn paused(&mut self, _: Process, _: bool, _: Duration) {}
 }
 

@@ -79,10 +79,12 @@ fn a_broker_that_ignores_the_fences_is_found_out() {
 }
 
 /// What should happen to a good part of many seeds, as their traces tell it.
-const SIGHTS: [&str; 18] = [
+const SIGHTS: [&str; 20] = [
     " crashed",
     " paused",
     "answer is lost",
+    "is refused with",
+    "do not reach the broker",
     "= is lost",
     "= StaleGeneration",
     "= NoGeneration",

@@ -22,6 +22,10 @@ const NOWHERE: &str = "nowhere:0";
 /// Steps of a process within which faults strike: about what one takes while the input comes, and the rest of the run.
 const FAULT_STEPS: [u64; 2] = [500, 1200];
 
+/// Error codes that a coordinator or a leader may answer with: it moved (16, 6), is not there (15, 5), is loading (14), is overloaded (7),
+/// lost its network (13), has other transactions to do first (51), or fences (47, 90).
+const REFUSALS: [i16; 10] = [16, 6, 15, 5, 14, 7, 13, 51, 47, 90];
+
 /// What happens in a run, besides the schedule: a function of the seed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scenario {
@@ -64,10 +68,12 @@ impl Scenario {
         scenario.faults.push((0, trigger(&mut random, 0), first));
         for _ in 0..random.below(3) {
             let process = random.below(2) as usize;
-            let fault = match random.below(8) {
+            let fault = match random.below(11) {
                 0 | 1 => Fault::Crash,
                 2 | 3 => Fault::LoseAnswer,
                 4 | 5 => Fault::LoseRequests(1 + random.below(25)),
+                6 => Fault::Refuse(REFUSALS[random.below(REFUSALS.len() as u64) as usize]),
+                7 => Fault::Unreachable(Duration::from_millis(50 + random.below(20_000))),
                 _ => pause(&mut random),
             };
             scenario.faults.push((process, trigger(&mut random, process), fault));

@@ -104,6 +104,12 @@ impl Fetcher {
         self.chunks.retain(|chunk| partitions.get(&chunk.partition).is_some_and(|at| at.version == chunk.version));
     }
 
+    /// The connection broke: what was asked for does not come.
+    pub(super) fn cut_off(&mut self, now: Duration) {
+        self.in_flight = None;
+        self.fetch_at = now + RETRY;
+    }
+
     pub(super) fn lag(&self, partition: &TopicPartition) -> Option<u64> {
         let state = self.partitions.get(partition).filter(|state| state.started)?;
         Some(u64::try_from(state.end? - state.position).unwrap_or(0))

@@ -8,6 +8,7 @@ use kafka_protocol::messages::{RequestKind, ResponseKind};
 
 use super::codes::{self, Verdict};
 use super::net::Net;
+use super::refuse::refused;
 use crate::broker::{BrokerError, ErrorKind};
 use crate::embedded::ConnectionId;
 use crate::sim::{On, Process, Scheduler, SimHost, gone};
@@ -58,7 +59,11 @@ impl Link {
         let scheduler = self.scheduler();
         loop {
             let step = scheduler.step(format_args!("  {what}")).map_err(|_| gone())?;
-            let sent = match scheduler.loses_request() {
+            if let Some((code, refusal)) = scheduler.refuses(|code| refused(request, code)) {
+                scheduler.done(step, format_args!("is refused with {code}")).map_err(|_| gone())?;
+                return Ok(Some(refusal));
+            }
+            let sent = match scheduler.loses_request() || scheduler.world(|net, now| net.is_away(now)) {
                 true => None,
                 false => Some(
                     scheduler
@@ -94,7 +99,7 @@ impl Link {
             if let Some(answer) = scheduler.world(|net, _| net.answer(self.connection, sent)) {
                 return Ok(Some(answer));
             }
-            if scheduler.clock() >= deadline {
+            if scheduler.clock() >= deadline || scheduler.world(|net, _| net.is_cut(self.connection, sent)) {
                 return Ok(None);
             }
             scheduler.wait(Some(deadline), On::World(self.connection)).map_err(|_| gone())?;

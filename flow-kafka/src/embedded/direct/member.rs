@@ -267,6 +267,16 @@ impl Member {
         [join, beat, overdue, self.fetcher.due()].into_iter().flatten().min()
     }
 
+    /// The connection broke: nothing that was sent is answered. The client connects again and goes on.
+    pub(super) fn cut_off(&mut self, now: Duration) {
+        self.heartbeat.sent = None;
+        self.heartbeat.at = self.heartbeat.at.max(now + RETRY);
+        if matches!(self.join, Join::Joining(_) | Join::Describing(..) | Join::Syncing(_)) {
+            self.join = Join::At(now + RETRY);
+        }
+        self.fetcher.cut_off(now);
+    }
+
     pub(super) fn tick(&mut self, now: Duration) {
         if self.is_member() && !self.overdue && now >= self.polled_at + self.settings.max_poll_interval {
             self.overdue = true;

@@ -18,6 +18,7 @@ mod net;
 mod producer;
 mod reader;
 mod records;
+mod refuse;
 mod sender;
 mod view;
 

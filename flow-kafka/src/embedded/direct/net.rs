@@ -21,6 +21,8 @@ pub(crate) struct Net {
     random: Random,
     connections: BTreeMap<ConnectionId, Connection>,
     last: ConnectionId,
+    /// Until when no connection reaches the broker.
+    away_until: Duration,
     replies: Vec<Reply>,
 }
 
@@ -47,6 +49,8 @@ enum Client {
     Blocking {
         correlation: i32,
         answers: BTreeMap<i32, ResponseKind>,
+        /// The last request whose answer went with its connection.
+        cut: i32,
     },
     Member(Box<Member>),
 }
@@ -59,6 +63,7 @@ impl Net {
             random: Random::stream(seed, 2),
             connections: BTreeMap::new(),
             last: 0,
+            away_until: Duration::ZERO,
             replies: Vec::new(),
         }
     }
@@ -68,7 +73,7 @@ impl Net {
     }
 
     pub(super) fn open(&mut self, process: Option<Process>) -> ConnectionId {
-        self.connect(process, Client::Blocking { correlation: 0, answers: BTreeMap::new() })
+        self.connect(process, Client::Blocking { correlation: 0, answers: BTreeMap::new(), cut: 0 })
     }
 
     pub(super) fn open_member(&mut self, process: Process, member: Member) -> ConnectionId {
@@ -95,7 +100,7 @@ impl Net {
         request: RequestKind,
         now: Duration,
     ) -> Option<i32> {
-        let Client::Blocking { correlation, answers } = &mut self.connections.get_mut(&connection)?.client else {
+        let Client::Blocking { correlation, answers, .. } = &mut self.connections.get_mut(&connection)?.client else {
             return None;
         };
         answers.clear();
@@ -112,6 +117,19 @@ impl Net {
         let answer = answers.remove(&correlation);
         answers.clear();
         answer
+    }
+
+    /// True while no request reaches the broker.
+    pub(super) fn is_away(&self, now: Duration) -> bool {
+        now < self.away_until
+    }
+
+    /// True if no answer to that request will come.
+    pub(super) fn is_cut(&self, connection: ConnectionId, correlation: i32) -> bool {
+        match self.connections.get(&connection).map(|connection| &connection.client) {
+            Some(Client::Blocking { cut, .. }) => *cut >= correlation,
+            Some(Client::Member(_)) | None => false,
+        }
     }
 
     /// Works on a consumer, and lets its background thread act on it. `None`: it is closed, or its process was crashed.
@@ -177,6 +195,10 @@ impl Net {
             member.tick(now);
         }
         let outbox: Outbox = member.take_outbox();
+        if now < self.away_until && !outbox.is_empty() {
+            member.cut_off(now);
+            return;
+        }
         for outgoing in outbox {
             self.handle(id, outgoing.correlation, outgoing.version, outgoing.request, now);
         }
@@ -228,7 +250,7 @@ impl World for Net {
 
     fn is_ready(&self, key: u64) -> bool {
         self.connections.get(&key).is_none_or(|connection| match &connection.client {
-            Client::Blocking { answers, .. } => !answers.is_empty(),
+            Client::Blocking { answers, correlation, cut } => !answers.is_empty() || cut == correlation,
             Client::Member(member) => member.has_news(),
         })
     }
@@ -237,6 +259,21 @@ impl World for Net {
         let gone: BTreeSet<_> = self.ids(|connection| connection.process == Some(process)).into_iter().collect();
         for connection in gone {
             self.close(connection);
+        }
+    }
+
+    fn unreachable(&mut self, until: Duration, now: Duration) {
+        self.away_until = self.away_until.max(until);
+        for (id, connection) in &mut self.connections {
+            self.machine.disconnect(*id);
+            connection.held.clear();
+            match &mut connection.client {
+                Client::Blocking { answers, correlation, cut } => {
+                    answers.clear();
+                    *cut = *correlation;
+                }
+                Client::Member(member) => member.cut_off(now),
+            }
         }
     }
 
