@@ -313,3 +313,66 @@ fn after_a_panic_the_task_knows_which_of_its_queued_records_it_was() {
     assert!(panicked.is_err());
     assert_eq!((task.current_record(), task.position(0)), (Some((1, Offset(3))), Some(Offset(8))));
 }
+
+/// Keeps the last event, and emits when its timer fires, ten milliseconds after the first.
+struct Latest;
+
+impl Latest {
+    const LATER: Timer = Timer::event_time("later");
+}
+
+impl Flow for Latest {
+    const NAME: &'static str = "latest";
+    const TIMERS: &'static [Timer] = &[Latest::LATER];
+    type State = String;
+    type Codec = Json;
+    type Out = String;
+
+    fn timer(&self, _: Timer, _: &mut Option<String>, cx: &mut Context<String>) -> Result<(), StepError> {
+        cx.emit(format!("due {}", cx.timestamp().as_millis()));
+        Ok(())
+    }
+}
+
+impl Fold<String> for Latest {
+    fn fold(&self, state: &mut Option<String>, event: &String, cx: &mut Context<String>) -> Result<(), StepError> {
+        if state.is_none() && event.len() < 10 {
+            cx.set_timer(Self::LATER, cx.timestamp() + std::time::Duration::from_millis(10));
+        }
+        *state = Some(event.clone());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_hot_key_is_written_once_a_commit_and_keeps_no_neighbour_waiting() {
+    let topology = TopologyBuilder::new();
+    topology.stream(CLICKS).flow(Latest).to(OUT);
+    let mut task = topology.build().unwrap().sub_topologies()[0].task(Partition(0), &TaskOptions::default());
+    let big = format!("\"{}\"", "x".repeat(10 * 1024));
+    let (mut offset, mut written) = (0, 0);
+    let mut send = |task: &mut Task, key: &str, value: &str, at: i64| {
+        let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
+        let headers = HeadersRef::EMPTY;
+        let record = RecordRef { key, value, timestamp: Some(ms(at)), offset: Offset(offset), headers };
+        task.process(0, &record).unwrap();
+        offset += 1;
+    };
+    let commits: i64 = 20;
+    for commit in 0..commits {
+        let now = commit * 100;
+        send(&mut task, &format!("c{commit}"), "\"x\"", now);
+        (0..500).for_each(|at| send(&mut task, "hot", &big, now + at / 5));
+        task.prepare_commit().unwrap();
+        let effects = task.effects();
+        written +=
+            (0..effects.snapshots_len()).map(|at| effects.snapshot(at).value.map_or(0, <[u8]>::len)).sum::<usize>();
+        // The neighbour's timer was due in the middle of all that.
+        let due = format!("\"due {}\"", now + 10);
+        let outputs: Vec<_> = (0..effects.outputs_len()).map(|at| effects.output(at).value.unwrap().to_vec()).collect();
+        assert_eq!(outputs, [due.into_bytes()]);
+        task.committed();
+    }
+    let each = written as i64 / commits;
+    assert!((10 * 1024..11 * 1024).contains(&each), "{each} bytes a commit");
+}
