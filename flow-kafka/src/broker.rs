@@ -150,11 +150,25 @@ pub trait Consumer: Send {
     /// Reads the group membership from the client, now. An unknown generation (no member, or none yet) is an error
     /// ([`ErrorKind::NoGeneration`]): the broker would accept it from anybody.
     fn generation(&mut self) -> Result<Generation, BrokerError>;
+    /// Commits offsets outside of any transaction, as the member that this is, and waits for the broker's answer: what it says of each
+    /// partition that it names. An error: there is no answer, or one for all of them together.
+    fn commit(&mut self, offsets: &[OffsetCommit], timeout: Duration) -> Result<Vec<CommitAnswer>, BrokerError>;
     /// How far the client's position is behind the end of the partition as it last saw it (markers and gaps passed count as
     /// read), without asking the broker. `None`: not known yet.
     fn lag(&mut self, partition: &TopicPartition) -> Option<u64>;
     /// Leaves the group and closes. A pending rebalance is acknowledged inside.
     fn close(self: Box<Self>);
+}
+
+/// What a commit outside of a transaction answers for one partition.
+#[derive(Clone, Debug)]
+pub struct CommitAnswer {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The offset.
+    pub offset: Offset,
+    /// Why it is not committed.
+    pub error: Option<BrokerError>,
 }
 
 /// One record from a poll, borrowed from the client.

@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flow_core::{Offset, Timestamp};
+use flow_core::{HeadersRef, Offset, RecordRef, Timestamp};
 
 use crate::broker::{
-    Admin, Broker, BrokerError, Committed, Consumer, ConsumerSpec, ErrorKind, Generation, Host, Joiner, NewTopic, Next,
-    OffsetCommit, Outgoing, Polled, Producer, ProducerSpec, Reader, Rebalance, Sender, TopicId, TopicInfo,
-    TopicPartition, Watermarks,
+    Admin, Broker, BrokerError, CommitAnswer, Committed, Consumer, ConsumerSpec, ErrorKind, Generation, Host, Joiner,
+    NewTopic, Next, OffsetCommit, Outgoing, Polled, Producer, ProducerSpec, Reader, Rebalance, Sender, TopicId,
+    TopicInfo, TopicPartition, Watermarks,
 };
 
 /// What the fake has seen and will answer. Shared by all its clients.
@@ -22,6 +22,11 @@ pub(crate) struct Script {
     pub(crate) calls: Vec<String>,
     /// The offsets of the last `send_offsets`.
     pub(crate) offsets: Vec<OffsetCommit>,
+    /// What a consumer's polls bring: rebalances first.
+    pub(crate) rebalances: VecDeque<Rebalance>,
+    pub(crate) records: VecDeque<(TopicPartition, i64)>,
+    /// What the next commit outside of a transaction answers, if it is not what was asked for.
+    pub(crate) answers: Option<Vec<CommitAnswer>>,
     /// What a stable fetch answers.
     pub(crate) committed: Option<Committed>,
     /// The member that the consumer is; `m` if it is empty.
@@ -149,7 +154,22 @@ impl Consumer for Fake {
         Ok(())
     }
 
-    fn poll(&mut self, _: Duration, _: &mut dyn FnMut(&Polled<'_>) -> Next) -> Result<Option<Rebalance>, BrokerError> {
+    fn poll(
+        &mut self,
+        _: Duration,
+        each: &mut dyn FnMut(&Polled<'_>) -> Next,
+    ) -> Result<Option<Rebalance>, BrokerError> {
+        if let Some(rebalance) = self.script(|s| s.rebalances.pop_front()) {
+            return Ok(Some(rebalance));
+        }
+        while let Some((at, offset)) = self.script(|s| s.records.pop_front()) {
+            let headers = HeadersRef::EMPTY;
+            let record = RecordRef { key: None, value: Some(b"v"), timestamp: None, offset: Offset(offset), headers };
+            if each(&Polled { topic: &at.topic, partition: at.partition, record }) == Next::Stop {
+                self.script(|s| s.records.push_front((at, offset)));
+                break;
+            }
+        }
         Ok(None)
     }
 
@@ -173,6 +193,13 @@ impl Consumer for Fake {
         self.answer("generation", "")?;
         let member = self.script(|s| if s.member.is_empty() { "m".to_owned() } else { s.member.clone() });
         Ok(Generation { group: "app".into(), id: 1, member, instance: None })
+    }
+
+    fn commit(&mut self, offsets: &[OffsetCommit], _: Duration) -> Result<Vec<CommitAnswer>, BrokerError> {
+        let at: Vec<String> = offsets.iter().map(|o| format!("{}@{}", o.partition, o.offset.0)).collect();
+        self.answer("commit offsets", at.join(" "))?;
+        let good = |o: &OffsetCommit| CommitAnswer { partition: o.partition.clone(), offset: o.offset, error: None };
+        Ok(self.script(|s| s.answers.take()).unwrap_or_else(|| offsets.iter().map(good).collect()))
     }
 
     fn lag(&mut self, _: &TopicPartition) -> Option<u64> {

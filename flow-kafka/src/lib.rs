@@ -37,6 +37,7 @@ mod error;
 mod failure;
 #[cfg(test)]
 mod fake;
+pub mod manual;
 mod offsets;
 mod purge;
 pub mod rdkafka;

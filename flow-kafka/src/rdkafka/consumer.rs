@@ -19,14 +19,15 @@ use super::client::{Client, c_string, millis};
 use super::error::{Code, Failure, general_kind, heals_itself, text};
 use super::feed::{BATCH, Feed, Notice, Watch};
 use super::host::Deadline;
-use super::list::{List, NO_OFFSET};
+use super::list::{List, NO_OFFSET, entries};
 use super::message::Message;
 use super::parts::{Flow, Parts};
-use super::queue::Wake;
+use super::queue::{Queue, Wake};
 use super::reach::Reach;
 use super::{raw, settings};
 use crate::broker::{
-    Assignor, BrokerError, Consumer, ConsumerSpec, ErrorKind, Generation, Next, Polled, Rebalance, TopicPartition,
+    Assignor, BrokerError, CommitAnswer, Consumer, ConsumerSpec, ErrorKind, Generation, Next, OffsetCommit, Polled,
+    Rebalance, TopicPartition,
 };
 use crate::config::ClientSettings;
 
@@ -424,6 +425,41 @@ impl Consumer for RdkafkaConsumer {
             return Err(BrokerError::new(ErrorKind::NoGeneration, message));
         }
         Ok(Generation { group: self.spec.group.clone(), id, member, instance: self.instance.clone() })
+    }
+
+    fn commit(&mut self, offsets: &[OffsetCommit], timeout: Duration) -> Result<Vec<CommitAnswer>, BrokerError> {
+        // Without a membership the broker would take it for somebody's outside the group, and not compare anything.
+        self.generation()?;
+        let what = format!("commit offsets of group {}", self.spec.group);
+        let mut list = List::with_capacity(offsets.len());
+        for commit in offsets {
+            list.push(&commit.partition, commit.offset.0, Some(&commit.metadata))?;
+        }
+        let queue = Queue::new(self.client())?;
+        // SAFETY: the client, the list and the queue live for the call; there is no callback. The answer is an event of the queue.
+        let sent = Code(unsafe {
+            raw::rd_kafka_commit_queue(self.client().raw(), list.raw(), queue.raw(), None, std::ptr::null_mut())
+        });
+        sent.ok().map_err(|failure| failure.general(&what))?;
+        let Some(event) = queue.event(timeout) else { return Err(Failure::from(Code::TIMED_OUT).general(&what)) };
+        // SAFETY: the event lives while its list is read.
+        let answers: Vec<CommitAnswer> = unsafe { entries(sys::rd_kafka_event_topic_partition_list(event.raw())) }
+            .map(|entry| {
+                let error = match entry.code() {
+                    Code::NONE => None,
+                    code => {
+                        Some(Failure::from(code).general(format_args!("commit the offset of {}", entry.partition())))
+                    }
+                };
+                CommitAnswer { partition: entry.partition(), offset: Offset(entry.offset()), error }
+            })
+            .collect();
+        match event.code() {
+            // The error of all is one of those of the partitions, where they have any.
+            Code::NONE => Ok(answers),
+            _ if answers.iter().any(|answer| answer.error.is_some()) => Ok(answers),
+            code => Err(Failure { text: event.text(), ..code.into() }.general(&what)),
+        }
     }
 
     fn lag(&mut self, partition: &TopicPartition) -> Option<u64> {

@@ -31,6 +31,13 @@ unsafe extern "C" {
         rk: *mut sys::rd_kafka_t,
         partitions: *const sys::rd_kafka_topic_partition_list_t,
     ) -> c_int;
+    pub(super) fn rd_kafka_commit_queue(
+        rk: *mut sys::rd_kafka_t,
+        offsets: *const sys::rd_kafka_topic_partition_list_t,
+        queue: *mut sys::rd_kafka_queue_t,
+        callback: Option<RebalanceCallback>,
+        opaque: *mut c_void,
+    ) -> c_int;
     pub(super) fn rd_kafka_consumer_close(rk: *mut sys::rd_kafka_t) -> c_int;
     pub(super) fn rd_kafka_pause_partitions(
         rk: *mut sys::rd_kafka_t,

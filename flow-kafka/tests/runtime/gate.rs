@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use flow_core::Offset;
 use flow_kafka::broker::{
-    Admin, Broker, BrokerError, Consumer, ConsumerSpec, Generation, Host, Next, OffsetCommit, Outgoing, Polled,
-    Producer, ProducerSpec, Reader, Rebalance, Sender, TopicId, TopicPartition,
+    Admin, Broker, BrokerError, CommitAnswer, Consumer, ConsumerSpec, Generation, Host, Next, OffsetCommit, Outgoing,
+    Polled, Producer, ProducerSpec, Reader, Rebalance, Sender, TopicId, TopicPartition,
 };
 
 /// Where the process stops.
@@ -139,6 +139,10 @@ impl Consumer for GatedConsumer {
         }
         drop(state);
         self.inner.generation()
+    }
+
+    fn commit(&mut self, offsets: &[OffsetCommit], timeout: Duration) -> Result<Vec<CommitAnswer>, BrokerError> {
+        self.inner.commit(offsets, timeout)
     }
 
     fn lag(&mut self, partition: &TopicPartition) -> Option<u64> {

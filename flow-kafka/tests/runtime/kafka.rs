@@ -30,7 +30,7 @@ fn bootstrap() -> String {
         .unwrap_or_else(|_| EMBEDDED.get_or_init(|| EmbeddedBroker::start("127.0.0.1:0").unwrap()).bootstrap())
 }
 
-pub(crate) fn wait_for(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < Duration::from_secs(90), "waited in vain for: {what}");

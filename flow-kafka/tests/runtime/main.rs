@@ -11,6 +11,7 @@ mod dead_letters;
 mod failover;
 mod gate;
 mod kafka;
+mod manual;
 mod membership;
 mod outage_log;
 mod outages;

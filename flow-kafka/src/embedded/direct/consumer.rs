@@ -4,11 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow_core::Offset;
+use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+use kafka_protocol::messages::{GroupId, OffsetCommitRequest, OffsetCommitResponse, RequestKind, ResponseKind};
+use kafka_protocol::protocol::StrBytes;
 
+use super::assign::topic_name;
+use super::codes;
 use super::fetcher::Chunk;
-use super::link::{self, Host};
+use super::link::{self, Host, Judged, Link};
 use super::member::{Member, MemberSettings};
-use crate::broker::{BrokerError, Consumer, Generation, Next, Polled, Rebalance, TopicPartition};
+use crate::broker::{
+    BrokerError, CommitAnswer, Consumer, ErrorKind, Generation, Next, OffsetCommit, Polled, Rebalance, TopicPartition,
+};
 use crate::embedded::ConnectionId;
 use crate::sim::{On, gone};
 
@@ -188,6 +195,14 @@ impl Consumer for DirectConsumer {
         self.call(format_args!("poll {timeout:?}"), poll, show).map(|(_, rebalance)| rebalance)
     }
 
+    fn commit(&mut self, offsets: &[OffsetCommit], timeout: Duration) -> Result<Vec<CommitAnswer>, BrokerError> {
+        let generation = self.generation()?;
+        let link = Link::open(&self.host);
+        let text: Vec<_> = offsets.iter().map(|commit| format!("{}@{}", commit.partition, commit.offset.0)).collect();
+        let commit = || commit_offsets(&link, &generation, offsets, timeout);
+        self.call(format_args!("commit {}", text.join(" ")), commit, |answers| format!("{} answers", answers.len()))
+    }
+
     fn acknowledge(&mut self, rebalance: &Rebalance) -> Result<(), BrokerError> {
         self.call(
             format_args!("acknowledge {}", rebalance_text(rebalance)),
@@ -256,4 +271,50 @@ fn rebalance_text(rebalance: &Rebalance) -> String {
         Rebalance::Revoked(partitions) => format!("revoked [{}]", list(partitions)),
         Rebalance::Lost(partitions) => format!("lost [{}]", list(partitions)),
     }
+}
+
+/// `OffsetCommit`, repeated while its coordinator is not there.
+fn commit_offsets(
+    link: &Link,
+    generation: &Generation,
+    offsets: &[OffsetCommit],
+    timeout: Duration,
+) -> Result<Vec<CommitAnswer>, BrokerError> {
+    let topics = offsets.iter().map(|commit| {
+        let partition = OffsetCommitRequestPartition::default()
+            .with_partition_index(commit.partition.partition.0)
+            .with_committed_offset(commit.offset.0)
+            .with_committed_metadata(Some(StrBytes::from_string(commit.metadata.clone())));
+        OffsetCommitRequestTopic::default()
+            .with_name(topic_name(&commit.partition.topic))
+            .with_partitions(vec![partition])
+    });
+    let request = OffsetCommitRequest::default()
+        .with_group_id(GroupId(StrBytes::from_string(generation.group.clone())))
+        .with_generation_id_or_member_epoch(generation.id)
+        .with_member_id(StrBytes::from_string(generation.member.clone()))
+        .with_group_instance_id(generation.instance.clone().map(StrBytes::from_string))
+        .with_topics(topics.collect());
+    let answer =
+        link.ask("committing offsets", 7, &RequestKind::OffsetCommit(request), link.deadline(timeout), |answer| {
+            let ResponseKind::OffsetCommit(answer) = answer else { return None };
+            let again = codes_of(&answer).filter_map(|(.., code)| codes::error(code)).any(codes::is_transient);
+            Some(if again { Judged::Again } else { Judged::Done(answer) })
+        })?;
+    let asked = |topic: &str, index: i32| {
+        offsets.iter().find(|commit| commit.partition.topic == topic && commit.partition.partition.0 == index)
+    };
+    let answers = codes_of(&answer).filter_map(|(topic, index, code)| {
+        let partition = TopicPartition::new(topic, index);
+        let what = format!("committing the offset of {partition}");
+        let error = codes::error(code).map(|error| codes::refusal(ErrorKind::StaleGeneration, &what, error));
+        Some(CommitAnswer { offset: asked(topic, index)?.offset, partition, error })
+    });
+    Ok(answers.collect())
+}
+
+fn codes_of(answer: &OffsetCommitResponse) -> impl Iterator<Item = (&str, i32, i16)> {
+    answer.topics.iter().flat_map(|topic| {
+        topic.partitions.iter().map(|partition| (&**topic.name, partition.partition_index, partition.error_code))
+    })
 }
