@@ -22,6 +22,7 @@ mod consumer;
 mod coordinator;
 mod error;
 mod feed;
+mod guarded;
 mod host;
 #[cfg(test)]
 mod injected;
@@ -72,7 +73,8 @@ impl Broker for RdkafkaBroker {
     }
 
     fn producer(&self, spec: &ProducerSpec) -> Result<Box<dyn Producer>, BrokerError> {
-        Ok(Box::new(producer::RdkafkaProducer::new(&self.settings, spec, &self.reach)?))
+        let producer = producer::RdkafkaProducer::new(&self.settings, spec, &self.reach)?;
+        Ok(Box::new(guarded::GuardedProducer::new(producer)))
     }
 
     fn sender(&self, client_id: &str) -> Result<Box<dyn Sender>, BrokerError> {

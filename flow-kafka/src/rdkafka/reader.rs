@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
+use std::fmt::Display;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -145,7 +146,7 @@ impl RdkafkaReader {
                 Ok(())
             })
         })?;
-        let mut found: Vec<Option<Committed>> = vec![None; of.len()];
+        let mut found: Vec<Option<Option<Committed>>> = vec![None; of.len()];
         // SAFETY: the answer is of this request; groups and partitions in it live with the event.
         unsafe {
             let result = sys::rd_kafka_event_ListConsumerGroupOffsets_result(event.raw());
@@ -158,15 +159,19 @@ impl RdkafkaReader {
                         .code()
                         .ok()
                         .map_err(|failure| failure.general(format_args!("{what} for {}", entry.partition())))?;
-                    if entry.offset() >= 0
-                        && let Some(index) = of.iter().position(|partition| entry.is(partition))
-                    {
-                        found[index] = Some(committed(&entry)?);
+                    if let Some(index) = of.iter().position(|partition| entry.is(partition)) {
+                        let is_there = entry.offset() >= 0;
+                        found[index] = Some(is_there.then(|| committed(&entry)).transpose()?);
                     }
                 }
             }
         }
-        Ok(found)
+        // "Never committed" is something that a broker has to say: a task would begin at the beginning.
+        found
+            .into_iter()
+            .zip(of)
+            .map(|(found, of)| found.ok_or_else(|| left_out(format_args!("{what} for {of}"))))
+            .collect()
     }
 
     fn ask_watermarks(&mut self, of: &[TopicPartition], timeout: Duration) -> Result<Vec<Watermarks>, BrokerError> {
@@ -409,12 +414,13 @@ impl ListOffsets {
                 }
             }
         }
-        let missing = |index: usize| {
-            let message = format!("could not {}: the answer leaves it out", what([&of[index]]));
-            BrokerError::new(ErrorKind::Retriable, message)
-        };
-        found.into_iter().enumerate().map(|(index, offset)| offset.ok_or_else(|| missing(index))).collect()
+        found.into_iter().zip(of).map(|(offset, of)| offset.ok_or_else(|| left_out(what([of])))).collect()
     }
+}
+
+/// What an answer is that says nothing about something that was asked for.
+fn left_out(what: impl Display) -> BrokerError {
+    BrokerError::new(ErrorKind::Retriable, format!("could not {what}: the answer leaves it out"))
 }
 
 fn what<'p>(of: impl IntoIterator<Item = &'p TopicPartition>) -> String {
