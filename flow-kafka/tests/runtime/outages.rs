@@ -69,8 +69,8 @@ impl Scene {
 }
 
 /// The owner's last request of a transaction is on its way when its network is cut, and arrives when it is no owner any more.
-fn cut_off(name: &str, request: ApiKey) {
-    let mut scene = Scene::new(name);
+fn cut_off(request: ApiKey) {
+    let mut scene = Scene::new(&format!("cut-{request:?}").to_lowercase());
     let owner = scene.start(scene.config());
     scene.send(100);
     scene.await_commit();
@@ -94,13 +94,8 @@ fn cut_off(name: &str, request: ApiKey) {
 }
 
 #[test]
-fn a_process_cut_off_before_its_offsets_arrive_is_replaced_and_comes_back_by_itself() {
-    cut_off("cut-offsets", ApiKey::TxnOffsetCommit);
-}
-
-#[test]
-fn a_process_cut_off_before_its_commit_arrives_is_replaced_and_comes_back_by_itself() {
-    cut_off("cut-commit", ApiKey::EndTxn);
+fn a_process_cut_off_inside_a_transaction_is_replaced_and_comes_back_by_itself() {
+    all_at_once(&[ApiKey::TxnOffsetCommit, ApiKey::EndTxn], cut_off);
 }
 
 #[test]
@@ -125,19 +120,21 @@ fn a_broker_that_goes_away_again_and_again_in_the_middle_of_processing_costs_onl
     scene.assert_exact();
 }
 
-/// Something becomes of each request of a transaction.
-fn transaction_meets(fate: Fate) {
-    let requests =
-        [ApiKey::AddPartitionsToTxn, ApiKey::Produce, ApiKey::AddOffsetsToTxn, ApiKey::TxnOffsetCommit, ApiKey::EndTxn];
-    let one = |request: ApiKey| {
-        let mut scene = Scene::new(&format!("lost-{request:?}-{fate:?}").to_lowercase());
+const TRANSACTION: [ApiKey; 5] =
+    [ApiKey::AddPartitionsToTxn, ApiKey::Produce, ApiKey::AddOffsetsToTxn, ApiKey::TxnOffsetCommit, ApiKey::EndTxn];
+
+/// Each of these becomes of each request of a transaction.
+fn a_transaction_meets(fates: &[Fate]) {
+    let all: Vec<_> = fates.iter().flat_map(|fate| TRANSACTION.map(|request| (request, *fate))).collect();
+    all_at_once(&all, |(request, fate)| {
+        let mut scene = Scene::new(&format!("{request:?}-{fate:?}").to_lowercase());
         let app = scene.start(scene.config().transaction_timeout(Duration::from_secs(3)));
         scene.send(100);
         scene.await_commit();
         scene.proxy.next(request, fate);
         scene.send(50);
         wait_for("it happens", || scene.proxy.has_happened());
-        if matches!(fate, Fate::Away | Fate::AwayAfter | Fate::Cut) {
+        if !matches!(fate, Fate::LoseRequest | Fate::LoseAnswer) {
             std::thread::sleep(Duration::from_secs(2));
             scene.proxy.heal();
         }
@@ -145,28 +142,23 @@ fn transaction_meets(fate: Fate) {
         scene.await_commit();
         block_on(app.shutdown()).unwrap();
         scene.assert_exact();
-    };
-    all_at_once(&requests, one);
+    });
+}
+
+/// The connection of the request is mute from then on: whether the broker has committed is not known.
+#[test]
+fn whichever_request_or_answer_of_a_transaction_is_lost_everything_comes_out_once() {
+    a_transaction_meets(&[Fate::LoseRequest, Fate::LoseAnswer]);
 }
 
 #[test]
-fn whichever_request_of_a_transaction_is_lost_everything_comes_out_once() {
-    transaction_meets(Fate::LoseRequest);
+fn whichever_request_of_a_transaction_a_broker_goes_away_before_or_after_everything_comes_out_once() {
+    a_transaction_meets(&[Fate::Away, Fate::AwayAfter]);
 }
 
 #[test]
-fn whichever_answer_of_a_transaction_is_lost_everything_comes_out_once() {
-    transaction_meets(Fate::LoseAnswer);
-}
-
-#[test]
-fn whichever_request_of_a_transaction_meets_a_broker_that_is_gone_everything_comes_out_once() {
-    transaction_meets(Fate::Away);
-}
-
-#[test]
-fn whichever_request_of_a_transaction_a_broker_does_and_goes_away_everything_comes_out_once() {
-    transaction_meets(Fate::AwayAfter);
+fn whichever_request_of_a_transaction_finds_its_coordinator_on_the_move_everything_comes_out_once() {
+    a_transaction_meets(&[Fate::Move]);
 }
 
 /// librdkafka 2.12 ends the process when a coordinator comes back for which somebody has stopped to wait.
@@ -251,6 +243,34 @@ fn a_broker_that_goes_away_in_the_middle_of_a_recovery_is_waited_for_longer_than
 }
 
 #[test]
+fn a_recovery_and_a_start_that_find_their_coordinator_on_the_move_wait_for_it() {
+    let requests = [
+        ApiKey::FindCoordinator,
+        ApiKey::InitProducerId,
+        ApiKey::JoinGroup,
+        ApiKey::SyncGroup,
+        ApiKey::Heartbeat,
+        ApiKey::OffsetFetch,
+    ];
+    all_at_once(&requests, |request| {
+        let mut scene = Scene::new(&format!("move-{request:?}").to_lowercase());
+        let app = scene.start(scene.direct.config());
+        scene.send(500);
+        scene.await_commit();
+        block_on(app.shutdown()).unwrap();
+        scene.send(10);
+        scene.proxy.next(request, Fate::Move);
+        let app = scene.start(scene.config());
+        wait_for("the coordinator moves", || scene.proxy.has_happened());
+        std::thread::sleep(Duration::from_secs(3));
+        scene.proxy.heal();
+        scene.await_commit();
+        block_on(app.shutdown()).unwrap();
+        scene.assert_exact();
+    });
+}
+
+#[test]
 fn whichever_request_of_a_start_meets_a_broker_that_goes_away_the_start_goes_on() {
     let requests = [
         ApiKey::ApiVersions,
@@ -274,9 +294,9 @@ fn whichever_request_of_a_start_meets_a_broker_that_goes_away_the_start_goes_on(
         block_on(app.shutdown()).unwrap();
         scene.assert_exact();
     };
-    for fate in [Fate::Away, Fate::AwayAfter] {
-        all_at_once(&requests, |request| one(request, fate));
-    }
+    let fates = [Fate::Away, Fate::AwayAfter];
+    let all: Vec<_> = fates.iter().flat_map(|fate| requests.map(|request| (request, *fate))).collect();
+    all_at_once(&all, |(request, fate)| one(request, fate));
 }
 
 /// Most of the time is spent waiting.

@@ -14,6 +14,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{ApiKey, FindCoordinatorResponse, MetadataResponse, ResponseHeader};
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 
+use crate::moving::refusal;
+
 /// What becomes of the next request of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -27,6 +29,8 @@ pub(crate) enum Fate {
     Away,
     /// The broker goes away once it has done it, before it answers.
     AwayAfter,
+    /// The coordinator begins to move to another broker, and there is none until the network heals.
+    Move,
 }
 
 /// See the module. Ends with its connections when it is dropped.
@@ -58,6 +62,8 @@ enum Mode {
     Cut,
     /// Nobody listens, and all connections are closed.
     Away,
+    /// All works but what needs a coordinator.
+    Moving,
     Ended,
 }
 
@@ -151,10 +157,10 @@ impl Net {
             match self.state().mode {
                 Mode::Ended => return,
                 Mode::Away => listener = None,
-                Mode::Open | Mode::Cut if listener.is_none() => {
+                Mode::Open | Mode::Cut | Mode::Moving if listener.is_none() => {
                     listener = Some(TcpListener::bind(("127.0.0.1", self.port)).unwrap());
                 }
-                Mode::Open | Mode::Cut => {}
+                Mode::Open | Mode::Cut | Mode::Moving => {}
             }
             if let Some(listener) = &listener {
                 listener.set_nonblocking(true).unwrap();
@@ -178,15 +184,16 @@ impl Net {
         state.streams.extend([client.try_clone()?, broker.try_clone()?]);
         drop(state);
         let asked = Asked::default();
-        let (to_broker, to_client) = (broker.try_clone()?, client.try_clone()?);
-        let (from_client, net, memory) = (client.try_clone()?, Arc::clone(&self), Arc::clone(&asked));
-        std::thread::spawn(move || net.pump(&from_client, &to_broker, |net, frame| net.request(&memory, frame)));
-        std::thread::spawn(move || self.pump(&broker, &to_client, |net, frame| net.answer(&asked, frame)));
+        let (to_broker, to_client) = (Mutex::new(broker.try_clone()?), Arc::new(Mutex::new(client.try_clone()?)));
+        let (from_client, net) = (client.try_clone()?, Arc::clone(&self));
+        let (memory, back) = (Arc::clone(&asked), Arc::clone(&to_client));
+        std::thread::spawn(move || net.pump(&from_client, &to_broker, |net, frame| net.request(&memory, &back, frame)));
+        std::thread::spawn(move || self.pump(&broker, &to_client, |net, frame| Ok(net.answer(&asked, frame))));
         Ok(())
     }
 
     /// Moves frames from one side to the other, until either is closed.
-    fn pump(&self, mut from: &TcpStream, mut to: &TcpStream, mut each: impl FnMut(&Net, Bytes) -> Option<Bytes>) {
+    fn pump(&self, mut from: &TcpStream, to: &Mutex<TcpStream>, mut each: impl FnMut(&Net, Bytes) -> io::Result<Next>) {
         let mut pass = || -> io::Result<()> {
             loop {
                 let mut length = [0; 4];
@@ -194,19 +201,16 @@ impl Net {
                 let mut frame = vec![0; u32::from_be_bytes(length) as usize];
                 from.read_exact(&mut frame)?;
                 drop(self.await_the_heal(self.state()));
-                let Some(frame) = each(self, frame.into()) else {
-                    // Nothing moves on this connection any more, until somebody closes it.
-                    return io::copy(&mut from, &mut io::sink()).map(drop);
-                };
-                let mut whole = BytesMut::with_capacity(4 + frame.len());
-                whole.put_u32(frame.len() as u32);
-                whole.put(frame);
-                to.write_all(&whole)?;
+                match each(self, frame.into())? {
+                    Next::Pass(frame) => write(to, frame)?,
+                    Next::Answered => {}
+                    Next::Mute => return io::copy(&mut from, &mut io::sink()).map(drop),
+                }
             }
         };
         // However it ended, the other side has to know.
         let _ = pass();
-        let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+        let _ = (from.shutdown(Shutdown::Both), to.lock().unwrap().shutdown(Shutdown::Both));
     }
 
     /// True if it is this that was decided.
@@ -222,37 +226,42 @@ impl Net {
         false
     }
 
-    fn request(&self, asked: &Asked, frame: Bytes) -> Option<Bytes> {
+    fn request(&self, asked: &Asked, client: &Mutex<TcpStream>, frame: Bytes) -> io::Result<Next> {
         let number = |at: usize| i16::from_be_bytes(frame[at..at + 2].try_into().unwrap());
         let correlation = i32::from_be_bytes(frame[4..8].try_into().unwrap());
         let (api, version) = (ApiKey::try_from(number(0)).unwrap(), number(2));
-        asked.lock().unwrap().insert(correlation, (api, version));
         let mut state = self.state();
         if self.meets(&mut state, api, Fate::Cut) {
             self.enter(&mut state, Mode::Cut);
             drop(self.await_the_heal(state));
         } else if self.meets(&mut state, api, Fate::Away) {
             self.enter(&mut state, Mode::Away);
-            return None;
+            return Ok(Next::Mute);
         } else if self.meets(&mut state, api, Fate::LoseRequest) {
-            return None;
+            return Ok(Next::Mute);
+        } else if state.mode == Mode::Moving || self.meets(&mut state, api, Fate::Move) {
+            self.enter(&mut state, Mode::Moving);
+            if let Some(refusal) = refusal(api, version, correlation, &frame) {
+                return write(client, refusal).map(|()| Next::Answered);
+            }
         }
-        Some(frame)
+        asked.lock().unwrap().insert(correlation, (api, version));
+        Ok(Next::Pass(frame))
     }
 
-    fn answer(&self, asked: &Asked, frame: Bytes) -> Option<Bytes> {
+    fn answer(&self, asked: &Asked, frame: Bytes) -> Next {
         let correlation = i32::from_be_bytes(frame[..4].try_into().unwrap());
         let (api, version) = asked.lock().unwrap().remove(&correlation).expect("an answer to a request");
         let mut state = self.state();
         if self.meets(&mut state, api, Fate::AwayAfter) {
             self.enter(&mut state, Mode::Away);
-            return None;
+            return Next::Mute;
         } else if self.meets(&mut state, api, Fate::LoseAnswer) {
-            return None;
+            return Next::Mute;
         }
         drop(state);
         let (host, port) = (StrBytes::from_static_str("127.0.0.1"), i32::from(self.port));
-        Some(match api {
+        Next::Pass(match api {
             ApiKey::Metadata => rewrite(frame, api, version, |answer: &mut MetadataResponse| {
                 answer.brokers.iter_mut().for_each(|broker| (broker.host, broker.port) = (host.clone(), port));
             }),
@@ -268,6 +277,23 @@ impl Net {
             _ => frame,
         })
     }
+}
+
+/// What follows for a frame.
+enum Next {
+    /// It goes on.
+    Pass(Bytes),
+    /// It was a request that has its answer already.
+    Answered,
+    /// Nothing moves in this direction any more, until somebody closes the connection.
+    Mute,
+}
+
+fn write(to: &Mutex<TcpStream>, frame: Bytes) -> io::Result<()> {
+    let mut whole = BytesMut::with_capacity(4 + frame.len());
+    whole.put_u32(frame.len() as u32);
+    whole.put(frame);
+    to.lock().unwrap().write_all(&whole)
 }
 
 fn rewrite<M: Decodable + Encodable>(frame: Bytes, api: ApiKey, version: i16, change: impl FnOnce(&mut M)) -> Bytes {
