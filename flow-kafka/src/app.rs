@@ -1,5 +1,6 @@
 //! A running topology, as its process sees it: state, counters, shutdown.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,7 +9,9 @@ use std::{fmt, sync::Arc};
 use futures::Stream;
 use futures::channel::{mpsc, oneshot};
 
+use crate::broker::TopicPartition;
 use crate::error::RunError;
+use crate::progress::{Partitions, Progress};
 
 /// What a running topology is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +31,7 @@ pub enum State {
     Failed,
 }
 
-/// What was done so far. Published by the workers with each commit, at most a second late.
+/// What was done so far. Published by the workers between batches of records, at most a second late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -122,6 +125,8 @@ pub struct Summary {
     pub counters: Counters,
     /// From start to end.
     pub time: Duration,
+    /// Records of its partitions that were not processed when it ended, as far as its clients knew: see [`App::lags`].
+    pub lag: u64,
 }
 
 impl fmt::Display for Summary {
@@ -138,6 +143,9 @@ impl fmt::Display for Summary {
             c.commits,
             c.aborts
         )?;
+        if c.restored > 0 {
+            write!(f, ", {} snapshots restored", c.restored)?;
+        }
         if c.warm > 0 {
             write!(f, ", {} tasks went on warm", c.warm)?;
         }
@@ -153,6 +161,9 @@ impl fmt::Display for Summary {
         }
         if c.dropped_null_key > 0 {
             write!(f, ", {} dropped for a null key", c.dropped_null_key)?;
+        }
+        if self.lag > 0 {
+            write!(f, ", {} records behind", self.lag)?;
         }
         Ok(())
     }
@@ -189,6 +200,31 @@ impl App {
     /// What was done so far, by all workers of this process.
     pub fn counters(&self) -> Counters {
         self.shared.counters()
+    }
+
+    /// The snapshot partitions that this process is restoring state from, and how far each has come. At most a second late; add
+    /// them up for the whole: `app.restoring().into_values().sum::<Progress>()`.
+    ///
+    /// A partition whose snapshots are all read stays until its worker is done with all that it restores together; then they are
+    /// gone. One that has no snapshots, or whose committed offset is not known yet, is not here.
+    pub fn restoring(&self) -> BTreeMap<TopicPartition, Progress> {
+        self.shared.merge(|partitions| &partitions.restoring)
+    }
+
+    /// The input partitions that were behind when this process started on them, and how far each has come, as
+    /// [`restoring`](Self::restoring) does it. What a partition needs is what it held at the first look, within a second of the
+    /// start; so a catch-up ends, also where records never stop coming. How far behind a partition is of all, [`lags`](Self::lags) says.
+    pub fn catching_up(&self) -> BTreeMap<TopicPartition, Progress> {
+        self.shared.merge(|partitions| &partitions.catching_up)
+    }
+
+    /// How many records this process has yet to process of each input partition that it owns, repartition topics included: the
+    /// offsets from where it is to the end that the client has last seen, so those of open transactions and their markers count.
+    /// No broker is asked for it. At most a second late, and by a fetch; records that are processed but not committed are done.
+    ///
+    /// `None` where that is not known: the task is being restored, or nothing was fetched yet.
+    pub fn lags(&self) -> BTreeMap<TopicPartition, Option<u64>> {
+        self.shared.merge(|partitions| &partitions.lags)
     }
 
     /// Asks it to stop: commit, leave the group, end. Does not wait.
@@ -231,9 +267,17 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct Inner {
     state: State,
-    workers: Vec<Option<(bool, Counters)>>,
+    workers: Vec<Option<Published>>,
     failure: Option<RunError>,
     listeners: Vec<mpsc::UnboundedSender<State>>,
+}
+
+/// What a worker said last.
+#[derive(Clone, Debug)]
+struct Published {
+    running: bool,
+    counters: Counters,
+    partitions: Partitions,
 }
 
 impl Shared {
@@ -259,12 +303,14 @@ impl Shared {
         self.lock().workers = vec![None; number];
     }
 
-    /// A worker's counts, and whether all its tasks are processing.
-    pub(crate) fn publish(&self, worker: usize, running: bool, counters: Counters) {
+    /// A worker's counts, whether all its tasks are processing, and what it knows of its partitions, if that has changed.
+    pub(crate) fn publish(&self, worker: usize, running: bool, counters: Counters, partitions: Option<Partitions>) {
         let mut inner = self.lock();
-        inner.workers[worker] = Some((running, counters));
+        let partitions =
+            partitions.or_else(|| inner.workers[worker].take().map(|before| before.partitions)).unwrap_or_default();
+        inner.workers[worker] = Some(Published { running, counters, partitions });
         if matches!(inner.state, State::Starting | State::Rebalancing | State::Running) {
-            let all = inner.workers.iter().all(|w| w.is_some_and(|(running, _)| running));
+            let all = inner.workers.iter().all(|worker| worker.as_ref().is_some_and(|published| published.running));
             set(&mut inner, if all { State::Running } else { State::Rebalancing });
         }
     }
@@ -297,8 +343,20 @@ impl Shared {
 
     pub(crate) fn counters(&self) -> Counters {
         let mut sum = Counters::default();
-        self.lock().workers.iter().flatten().for_each(|(_, counters)| sum.add(counters));
+        self.lock().workers.iter().flatten().for_each(|published| sum.add(&published.counters));
         sum
+    }
+
+    /// What is known of the workers' partitions, of one kind.
+    fn merge<T: Copy>(&self, kind: fn(&Partitions) -> &BTreeMap<TopicPartition, T>) -> BTreeMap<TopicPartition, T> {
+        let inner = self.lock();
+        let all = inner.workers.iter().flatten().flat_map(|published| kind(&published.partitions));
+        all.map(|(partition, what)| (partition.clone(), *what)).collect()
+    }
+
+    /// All lags that are known.
+    pub(crate) fn lag(&self) -> u64 {
+        self.merge(|partitions| &partitions.lags).into_values().flatten().sum()
     }
 }
 

@@ -153,9 +153,13 @@ pub trait Consumer: Send {
     /// Commits offsets outside of any transaction, as the member that this is, and waits for the broker's answer: what it says of each
     /// partition that it names. An error: there is no answer, or one for all of them together.
     fn commit(&mut self, offsets: &[OffsetCommit], timeout: Duration) -> Result<Vec<CommitAnswer>, BrokerError>;
-    /// How far the client's position is behind the end of the partition as it last saw it (markers and gaps passed count as
-    /// read), without asking the broker. `None`: not known yet.
-    fn lag(&mut self, partition: &TopicPartition) -> Option<u64>;
+    /// Where the client is in a partition that was started, and the end of the partition as it last saw it, without asking the
+    /// broker. `None`: not known yet.
+    fn standing(&mut self, partition: &TopicPartition) -> Option<Standing>;
+    /// How far the client is behind the end that it last saw: see [`standing`](Self::standing).
+    fn lag(&mut self, partition: &TopicPartition) -> Option<u64> {
+        self.standing(partition).map(|standing| standing.lag())
+    }
     /// Leaves the group and closes. A pending rebalance is acknowledged inside.
     fn close(self: Box<Self>);
 }
@@ -169,6 +173,22 @@ pub struct CommitAnswer {
     pub offset: Offset,
     /// Why it is not committed.
     pub error: Option<BrokerError>,
+}
+
+/// How far a member has come in a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The offset behind the last record that was handed out, and behind markers and gaps that were passed.
+    pub position: Offset,
+    /// The high watermark: records of open transactions count.
+    pub end: Offset,
+}
+
+impl Standing {
+    /// Offsets between the two.
+    pub fn lag(&self) -> u64 {
+        u64::try_from(self.end.0 - self.position.0).unwrap_or(0)
+    }
 }
 
 /// One record from a poll, borrowed from the client.

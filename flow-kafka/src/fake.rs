@@ -9,8 +9,8 @@ use flow_core::{HeadersRef, Offset, RecordRef, Timestamp};
 
 use crate::broker::{
     Admin, Broker, BrokerError, CommitAnswer, Committed, Consumer, ConsumerSpec, ErrorKind, Generation, Host, Joiner,
-    NewTopic, Next, OffsetCommit, Outgoing, Polled, Producer, ProducerSpec, Reader, Rebalance, Sender, TopicId,
-    TopicInfo, TopicPartition, Watermarks,
+    NewTopic, Next, OffsetCommit, Outgoing, Polled, Producer, ProducerSpec, Reader, Rebalance, Sender, Standing,
+    TopicId, TopicInfo, TopicPartition, Watermarks,
 };
 
 /// What the fake has seen and will answer. Shared by all its clients.
@@ -37,6 +37,8 @@ pub(crate) struct Script {
     pub(crate) high: i64,
     /// When nobody answers questions for watermarks.
     pub(crate) away: Range<Duration>,
+    /// Where the consumer is in every partition that is asked for.
+    pub(crate) standing: Option<Standing>,
     /// Topics that exist.
     pub(crate) topics: BTreeMap<String, TopicInfo>,
     ids: u64,
@@ -202,8 +204,8 @@ impl Consumer for Fake {
         Ok(self.script(|s| s.answers.take()).unwrap_or_else(|| offsets.iter().map(good).collect()))
     }
 
-    fn lag(&mut self, _: &TopicPartition) -> Option<u64> {
-        None
+    fn standing(&mut self, _: &TopicPartition) -> Option<Standing> {
+        self.script(|s| s.standing)
     }
 
     fn close(self: Box<Self>) {}

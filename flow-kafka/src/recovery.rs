@@ -7,6 +7,7 @@
 //! nor an end-of-partition event says that it is over.
 
 mod patience;
+mod reading;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use std::time::Duration;
 use flow_core::{Offset, Task};
 
 use self::patience::{Patience, Stall};
+pub(crate) use self::reading::ReadTo;
+use self::reading::{Reading, have, state_is_gone};
 use crate::broker::{Broker, BrokerError, Committed, ErrorKind, Host, Reader, TopicPartition, Watermarks};
 use crate::error::RunError;
 use crate::offsets::Note;
@@ -56,6 +59,8 @@ pub(crate) struct Restored {
 
 /// What a recovery thread reports.
 pub(crate) enum Report {
+    /// It goes on.
+    Reading(Vec<ReadTo>),
     /// A task is ready.
     Restored(Box<Restored>),
     /// Nobody has committed for the task since it was put aside: it goes on as it is.
@@ -82,7 +87,8 @@ const SINGLE: Duration = Duration::from_millis(200);
 const POLL: Duration = Duration::from_millis(50);
 /// Snapshots that bring nothing for so long are held back by an open transaction.
 const STALLED: Duration = Duration::from_millis(250);
-const REPORT_EVERY: Duration = Duration::from_secs(3);
+/// How often the worker is told how far it is.
+const TELL_EVERY: Duration = Duration::from_millis(200);
 
 /// Recovers the jobs and reports each as soon as it is ready.
 pub(crate) fn run(broker: &dyn Broker, layout: &Layout, jobs: Vec<Job>, deadline: Duration, reports: &Sender<Report>) {
@@ -119,16 +125,6 @@ struct Located {
     /// Snapshot partitions that are not read to the end yet.
     open: usize,
     records: u64,
-}
-
-/// A snapshot partition being read.
-struct Reading {
-    at: usize,
-    store: usize,
-    partition: TopicPartition,
-    from: Offset,
-    high: Offset,
-    position: Offset,
 }
 
 impl Recovery<'_> {
@@ -371,11 +367,10 @@ impl Recovery<'_> {
         let from: Vec<(TopicPartition, Offset)> = readings.iter().map(|r| (r.partition.clone(), r.from)).collect();
         self.retry(|| reader.assign(&from))
             .map_err(|cause| RunError::Broker { doing: format!("reading the snapshots of {}", from[0].0), cause })?;
-        let total: i64 = readings.iter().map(|r| r.high.0 - r.from.0).sum();
+        self.tell(&readings, &slots);
         let start = self.host.elapsed();
-        let (mut progressed, mut reported) = (start, start);
+        let (mut progressed, mut told) = (start, start);
         let mut stall = Stall::new(self.deadline, start);
-        let mut finished = 0;
         while !readings.is_empty() {
             let before = have(&readings);
             self.poll(reader, &mut readings, &mut slots)?;
@@ -385,16 +380,19 @@ impl Recovery<'_> {
                 progressed = now;
                 stall.is_over(now);
             }
+            if now.saturating_sub(told) >= TELL_EVERY || readings.iter().any(Reading::is_done) {
+                told = now;
+                self.tell(&readings, &slots);
+            }
             let mut index = 0;
             while index < readings.len() {
                 let reading = &readings[index];
                 let wanted = slots[reading.at].as_ref().is_some_and(|item| !item.job.cancelled.load(Ordering::Acquire));
-                if wanted && reading.position < reading.high {
+                if wanted && !reading.is_done() {
                     index += 1;
                     continue;
                 }
                 let reading = readings.swap_remove(index);
-                finished += reading.high.0 - reading.from.0;
                 progressed = now;
                 stall.is_over(now);
                 if let Some(item) = &mut slots[reading.at] {
@@ -423,11 +421,7 @@ impl Recovery<'_> {
                         .as_ref()
                         .map_or(TaskId { sub: 0, partition: first.partition.partition }, |s| s.job.id),
                 );
-                return Err(self.stalled(&task[0], &diagnosis(first)));
-            }
-            if now.saturating_sub(reported) >= REPORT_EVERY && !readings.is_empty() {
-                reported = now;
-                report(finished + have(&readings), total, now.saturating_sub(start), readings.len());
+                return Err(self.stalled(&task[0], &first.diagnosis()));
             }
         }
         Ok(())
@@ -437,6 +431,13 @@ impl Recovery<'_> {
     fn is_answered(&self, reader: &mut dyn Reader, partition: &TopicPartition) -> bool {
         let answer = reader.watermarks(std::slice::from_ref(partition), SLICE * 5);
         !answer.is_err_and(|error| error.kind == ErrorKind::Retriable)
+    }
+
+    /// Tells the worker how far the snapshots are read.
+    fn tell(&self, readings: &[Reading], slots: &[Option<Located>]) {
+        let read = readings.iter().filter_map(|reading| Some(reading.read_to(&slots[reading.at].as_ref()?.job)));
+        // The worker may have ended meanwhile; then nobody waits for the report.
+        let _ = self.reports.send(Report::Reading(read.collect()));
     }
 
     fn poll(
@@ -525,41 +526,12 @@ impl Recovery<'_> {
     }
 }
 
-fn state_is_gone(partition: &TopicPartition) -> String {
-    format!(
-        "{partition} is empty, but its task has committed snapshots to it: the topic was deleted, and going on would count from \
-         nothing. Restore the topic, or reset the application (delete its internal topics and its group's offsets)"
-    )
-}
-
 fn other_store(name: &str, changelog: &str, app: &str) -> String {
     format!(
         "it has committed state to the store `{name}`, which this topology does not have there: the store was renamed or moved, or \
          another topology runs under the application id `{app}`. Give the store its name back, give this topology another id, \
          or, if that state may go, delete the topic `{changelog}`"
     )
-}
-
-fn diagnosis(reading: &Reading) -> String {
-    format!(
-        "{} was read up to {} of {}. Either its log was truncated, or a transaction is open above that offset and neither commits nor \
-         aborts (look for it with `kafka-transactions find-hanging`)",
-        reading.partition, reading.position, reading.high
-    )
-}
-
-/// Offsets passed so far.
-fn have(readings: &[Reading]) -> i64 {
-    readings.iter().map(|r| r.position.0 - r.from.0).sum()
-}
-
-fn report(have: i64, total: i64, time: Duration, partitions: usize) {
-    let rate = have as f64 / time.as_secs_f64().max(0.001);
-    let left = (total - have) as f64 / rate.max(1.0);
-    log::info!(
-        "restoring {partitions} snapshot partitions: {have} of {total} offsets, {} left, {rate:.0} a second, about {left:.0} s to go",
-        total - have
-    );
 }
 
 #[cfg(test)]

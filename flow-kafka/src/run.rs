@@ -88,7 +88,7 @@ impl Supervisor {
         match failure {
             Some(error) => Err(error),
             None => {
-                let summary = Summary { counters: self.shared.counters(), time };
+                let summary = Summary { counters: self.shared.counters(), time, lag: self.shared.lag() };
                 log::info!("ended: {summary}");
                 Ok(summary)
             }

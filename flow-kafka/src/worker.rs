@@ -6,6 +6,7 @@
 
 mod ownership;
 mod pace;
+mod progress;
 mod recoveries;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use std::time::Duration;
 use flow_core::Timestamp;
 
 use self::pace::{Pace, What};
+use self::progress::Overview;
 use crate::app::{Counters, Shared};
 use crate::broker::{
     Assignor, Broker, BrokerError, Consumer, ConsumerSpec, ErrorKind, Joiner, Next, Rebalance, TopicPartition,
@@ -67,7 +69,7 @@ pub(crate) struct Worker {
     /// Queued records are left that the last batch had no time for.
     behind: bool,
     last_commit: Duration,
-    last_publish: Duration,
+    overview: Overview,
     /// Counts of tasks that are gone.
     past: Counters,
     joined: bool,
@@ -118,7 +120,7 @@ impl Worker {
             pace,
             behind: false,
             last_commit: Duration::ZERO,
-            last_publish: Duration::ZERO,
+            overview: Overview::default(),
             past: Counters::default(),
             joined: false,
             ending: false,
@@ -132,6 +134,7 @@ impl Worker {
         let worked = self.work(&mut consumer);
         self.ending = true;
         self.cancel_all();
+        self.look(&mut *consumer);
         let closed = self.finish(&mut *consumer);
         // What could not commit must not keep the next owner waiting for the transaction's timeout.
         self.committer.abort(self.tasks.all());
@@ -226,6 +229,7 @@ impl Worker {
             self.committer.send_outside(self.tasks.all());
             self.throttle(&mut **consumer)?;
             self.commit_if_due(&mut **consumer)?;
+            self.publish_if_due(&mut **consumer);
         }
         Ok(())
     }
@@ -384,9 +388,6 @@ impl Worker {
         self.pace.note(self.broker.host(), || What::Other("a commit"));
         let now = self.broker.host().elapsed();
         self.purge.begin_if_due(now, &self.layout, self.tasks.iter());
-        if now.saturating_sub(self.last_publish) >= Duration::from_millis(200) {
-            self.publish(self.is_running());
-        }
         Ok(())
     }
 
@@ -442,16 +443,6 @@ impl Worker {
                 Err(error) => log::debug!("worker {}: polling before the last commit: {error}", self.number),
             }
         }
-    }
-
-    fn publish(&mut self, running: bool) {
-        let mut counters = self.past;
-        self.tasks.iter().for_each(|task| counters.add(&counts(task)));
-        counters.tasks = self.tasks.iter().count() as u64;
-        counters.commits = self.committer.commits;
-        counters.aborts = self.committer.aborts;
-        self.last_publish = self.broker.host().elapsed();
-        self.shared.publish(self.number, running, counters);
     }
 }
 

@@ -27,7 +27,7 @@ use super::reach::Reach;
 use super::{raw, settings};
 use crate::broker::{
     Assignor, BrokerError, CommitAnswer, Consumer, ConsumerSpec, ErrorKind, Generation, Next, OffsetCommit, Polled,
-    Rebalance, TopicPartition,
+    Rebalance, Standing, TopicPartition,
 };
 use crate::config::ClientSettings;
 
@@ -462,7 +462,7 @@ impl Consumer for RdkafkaConsumer {
         }
     }
 
-    fn lag(&mut self, partition: &TopicPartition) -> Option<u64> {
+    fn standing(&mut self, partition: &TopicPartition) -> Option<Standing> {
         let index = self.parts.index(&partition.topic, partition.partition.0)?;
         let Flow::Started { from, old_end, fresh, .. } = &self.parts.all[index].flow else { return None };
         let list = List::of([partition]).ok()?;
@@ -477,7 +477,7 @@ impl Consumer for RdkafkaConsumer {
         let end = self.seen_end(partition);
         // An end seen in an earlier assignment says nothing about what came since.
         let known = end >= 0 && (end != *old_end || position > from.0 || fresh.passed());
-        known.then(|| u64::try_from(end - read).unwrap_or(0))
+        known.then_some(Standing { position: Offset(read), end: Offset(end) })
     }
 
     fn close(mut self: Box<Self>) {

@@ -1,16 +1,16 @@
 //! Recoveries that are overtaken, and recoveries that get nowhere.
 
 use std::sync::Mutex;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 
 use flow_core::testing::TestDriver;
-use flow_core::{HeadersRef, Partition, TaskOptions, Timestamp, Topic, Topology, TopologyBuilder};
+use flow_core::{HeadersRef, Partition, RecordRef, TaskOptions, Timestamp, Topic, Topology, TopologyBuilder};
 
 use super::*;
-use crate::broker::{Generation, OffsetCommit, Outgoing, ProducerSpec, TopicInfo};
+use crate::broker::{Generation, OffsetCommit, Outgoing, Producer, ProducerSpec, TopicInfo};
 use crate::config::{ClientSettings, KafkaConfig};
 use crate::embedded;
-use crate::embedded::direct::{DirectBroker, Seen};
+use crate::embedded::direct::{DirectBroker, Isolation, Seen, View};
 use crate::fake::Fake;
 use crate::sim::{Fault, Options, Process, Simulation, Trigger};
 use crate::topics;
@@ -25,14 +25,16 @@ fn topology() -> Topology {
     topology.build().unwrap()
 }
 
-/// What a worker commits after one record: a snapshot, and the offset behind the record. The group has no member, so no
-/// generation is asked for.
-fn commit_one(broker: &DirectBroker) {
+/// A transaction with the snapshots that so many records leave, if each is committed alone; it is still open.
+fn write(broker: &DirectBroker, id: &str, records: u32) -> Box<dyn Producer> {
     let mut driver = TestDriver::new(topology());
-    driver.send(IN, Timestamp::from_millis(0), "ann", &1);
-    driver.commit();
-    let snapshots = driver.snapshots("counts");
-    let spec = ProducerSpec { transactional_id: "other".into(), client_id: "other".into() };
+    let mut snapshots = Vec::new();
+    for _ in 0..records {
+        driver.send(IN, Timestamp::from_millis(0), "ann", &1);
+        driver.commit();
+        snapshots.extend(driver.snapshots("counts"));
+    }
+    let spec = ProducerSpec { transactional_id: id.into(), client_id: id.into() };
     let mut producer = broker.producer(&spec).unwrap();
     producer.init(LONG).unwrap();
     let topic = producer.topic("app-counts-changelog").unwrap();
@@ -50,11 +52,23 @@ fn commit_one(broker: &DirectBroker) {
         .collect();
     producer.send(&records).unwrap();
     producer.flush(LONG).unwrap();
+    producer
+}
+
+/// What a worker commits after so many records: snapshots, and the offset behind the records. The group has no member, so no
+/// generation is asked for.
+fn commit(broker: &DirectBroker, records: u32) {
+    let mut producer = write(broker, "other", records);
     let metadata = Note { commit: 1, ..Note::default() }.encode();
-    let offset = OffsetCommit { partition: TopicPartition::new("in", 0), offset: Offset(1), metadata };
+    let offset = OffsetCommit { partition: TopicPartition::new("in", 0), offset: Offset(records.into()), metadata };
     let anybody = Generation { group: "app".into(), id: -1, member: String::new(), instance: None };
     producer.send_offsets(&[offset], &anybody, LONG).unwrap();
     producer.commit(LONG).unwrap();
+}
+
+/// What a recovery reports in the end.
+fn outcome(received: &Receiver<Report>) -> Report {
+    received.try_iter().find(|report| !matches!(report, Report::Reading(_))).unwrap()
 }
 
 /// What a recovery reports that is stopped after this step, while somebody else commits.
@@ -84,13 +98,13 @@ fn overtaken_after(step: u64) -> Report {
         own.actor(stopped, "recovery", recover).unwrap();
         let commit = move || {
             other_broker.host().sleep(Duration::from_secs(5));
-            commit_one(&other_broker);
+            commit(&other_broker, 1);
         };
         own.actor(other, "owner", commit).unwrap();
     };
     simulation.actor(test, "main", prepare).unwrap();
     simulation.run().unwrap_or_else(|failure| panic!("{failure}"));
-    received.lock().unwrap().try_recv().unwrap()
+    outcome(&received.lock().unwrap())
 }
 
 #[test]
@@ -103,11 +117,104 @@ fn a_recovery_that_was_overtaken_says_so_and_does_not_call_for_repairs() {
                 assert_eq!(epoch, 7);
                 outdated += 1;
             }
-            Report::Warm { .. } => panic!("step {step}: there was nothing warm"),
+            Report::Warm { .. } | Report::Reading(_) => panic!("step {step}: there was nothing warm"),
             Report::Failed(_, error) => panic!("step {step}: {error}"),
         }
     }
     assert!(outdated > 0);
+}
+
+/// What a recovery reports of a log that `prepare` has written, and the snapshot partition's readable offsets.
+fn recovered_from(prepare: impl FnOnce(&DirectBroker, &View) + Send + 'static) -> (Vec<Report>, Vec<i64>) {
+    let simulation = Simulation::new(Options::new(1), embedded::Options::default());
+    let view = simulation.view();
+    view.create_topic("in", 1).unwrap();
+    view.create_topic("out", 1).unwrap();
+    let ann = Seen { key: Some(b"ann".to_vec()), ..Seen::default() };
+    view.produce(&TopicPartition::new("in", 0), &vec![ann; 9]).unwrap();
+    let test = simulation.process("test");
+    let settings = ClientSettings { transaction_timeout: Duration::from_secs(60), ..ClientSettings::new("nowhere:0") };
+    let (broker, own) = (simulation.broker(test, &settings), simulation.view());
+    let (reports, received) = channel();
+    let recover = move || {
+        let config = KafkaConfig::new("nowhere:0", "app");
+        let layout = topics::prepare(&mut *broker.admin().unwrap(), broker.host(), &topology(), &config).unwrap();
+        prepare(&broker, &own);
+        let id = TaskId { sub: 0, partition: Partition(0) };
+        let task = layout.subs[0].topology.task(id.partition, &TaskOptions::default());
+        let jobs = vec![Job { id, epoch: 1, task, cancelled: Arc::default(), warm: None }];
+        run(&broker, &layout, jobs, Duration::from_secs(120), &reports);
+    };
+    simulation.actor(test, "recovery", recover).unwrap();
+    let report = simulation.run().unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(report.panics, Vec::<String>::new());
+    let readable = view.read(&TopicPartition::new("app-counts-changelog", 0), Isolation::Committed).unwrap();
+    (received.try_iter().collect(), readable.iter().map(|record| record.offset).collect())
+}
+
+/// What was restored: its offset, and what the next record of the key makes of its count.
+fn outcome_of(reports: Vec<Report>) -> (i64, Vec<u8>) {
+    let restored = reports.into_iter().find(|report| !matches!(report, Report::Reading(_)));
+    let Some(Report::Restored(mut restored)) = restored else { panic!("nothing was restored") };
+    let record = RecordRef {
+        offset: restored.offsets[0],
+        key: Some(b"ann"),
+        value: Some(b"1"),
+        timestamp: Some(Timestamp::from_millis(0)),
+        headers: HeadersRef::default(),
+    };
+    restored.task.process(0, &record).unwrap();
+    (restored.offsets[0].0, restored.task.effects().output(0).value.unwrap().to_vec())
+}
+
+/// How far each report says that it was read, of how much.
+fn read(reports: &[Report]) -> Vec<(u64, u64)> {
+    let read = reports.iter().filter_map(|report| match report {
+        Report::Reading(read) => Some(read.iter().map(|read| (read.have, read.need))),
+        _ => None,
+    });
+    read.flatten().collect()
+}
+
+/// A recovery that waits for a record at "end minus one" would wait for ever.
+#[test]
+fn a_recovery_ends_where_its_log_ends_in_a_marker_in_aborted_records_or_in_a_gap() {
+    let changelog = TopicPartition::new("app-counts-changelog", 0);
+    let (reports, readable) = recovered_from(|broker, _| commit(broker, 3));
+    assert_eq!(readable, [0, 1, 2]);
+    assert_eq!(read(&reports).last(), Some(&(4, 4)), "with the marker");
+    assert_eq!(outcome_of(reports), (3, b"4".to_vec()));
+
+    let aborted = |broker: &DirectBroker| {
+        commit(broker, 3);
+        write(broker, "foreign", 5).abort(LONG).unwrap();
+    };
+    let (reports, readable) = recovered_from(move |broker, _| aborted(broker));
+    assert_eq!(readable, [0, 1, 2]);
+    assert_eq!(read(&reports).last(), Some(&(10, 10)));
+    assert_eq!(outcome_of(reports), (3, b"4".to_vec()), "nothing of the aborted transaction");
+
+    let (reports, readable) = recovered_from(move |broker, view| {
+        aborted(broker);
+        // Of four snapshots one is left, and nothing that was aborted.
+        assert_eq!(view.compact(&changelog).unwrap(), 7);
+    });
+    assert_eq!(readable, [2], "far below the end");
+    let read = read(&reports);
+    assert_eq!((read.first(), read.last()), (Some(&(0, 10)), Some(&(10, 10))));
+    assert_eq!(outcome_of(reports), (3, b"4".to_vec()));
+}
+
+/// Its own end, as a reader of committed records sees it, lies below what was committed above the open transaction.
+#[test]
+fn a_recovery_does_not_end_below_a_transaction_that_is_open_and_misses_nothing_above_it() {
+    let (reports, _) = recovered_from(|broker, _| {
+        drop(write(broker, "foreign", 5));
+        commit(broker, 3);
+    });
+    let read = read(&reports);
+    assert!(read.contains(&(0, 9)) && read.last() == Some(&(9, 9)), "{read:?}");
+    assert_eq!(outcome_of(reports), (3, b"4".to_vec()));
 }
 
 /// What a recovery reports on a scripted broker that has both topics.
@@ -122,7 +229,7 @@ fn recovered(fake: &Fake) -> Report {
     let jobs = vec![Job { id, epoch: 1, task, cancelled: Arc::default(), warm: None }];
     let (reports, received) = channel();
     run(fake, &layout, jobs, Duration::from_secs(120), &reports);
-    received.try_recv().unwrap()
+    outcome(&received)
 }
 
 fn failure(fake: &Fake) -> String {

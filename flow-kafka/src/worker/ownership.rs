@@ -58,6 +58,7 @@ impl Worker {
             // What was not given back by now is somebody else's, and will have changed before it returns.
             self.aside.clear();
         }
+        self.look(consumer);
         self.publish(self.is_running());
         Ok(())
     }
@@ -122,6 +123,7 @@ impl Worker {
 
     /// A recovery is not wanted any more. A task that it has not judged yet goes back to where it was.
     fn cancel(&mut self, id: TaskId, pending: Pending) {
+        self.overview.forget(id);
         pending.cancelled.store(true, Ordering::Release);
         if let Some(active) = pending.warm.and_then(|warm| warm.take()) {
             self.aside.insert(id, active);
@@ -136,6 +138,7 @@ impl Worker {
     /// Takes a task out of the work, with what it has not committed. If the open transaction holds some of it, the transaction must not commit.
     pub(super) fn drop_task(&mut self, id: TaskId) -> Option<Active> {
         let active = self.tasks.remove(id)?;
+        self.overview.forget(id);
         if self.committer.holds(&active) {
             self.committer.abort(self.tasks.all());
         }

@@ -37,6 +37,7 @@ impl Worker {
         };
         let mut jobs = Vec::with_capacity(ids.len());
         for id in ids {
+            self.overview.forget(id);
             self.epoch += 1;
             let cancelled = Arc::new(AtomicBool::new(false));
             let warm = self.aside.remove(&id).map(Warm::new);
@@ -69,6 +70,14 @@ impl Worker {
                 Report::Warm { id, epoch } if self.awaits((id, epoch)) => self.start_warm(id, consumer)?,
                 Report::Failed(jobs, error) if jobs.iter().any(|job| self.awaits(*job)) => return Err(error),
                 Report::Outdated { id, epoch } if self.awaits((id, epoch)) => self.recover(vec![id])?,
+                Report::Reading(read) => {
+                    let now = self.broker.host().elapsed();
+                    for read in
+                        read.iter().filter(|read| self.pending.get(&read.id).is_some_and(|p| p.epoch == read.epoch))
+                    {
+                        self.overview.restoring(read, now);
+                    }
+                }
                 Report::Restored(_) | Report::Warm { .. } | Report::Outdated { .. } | Report::Failed(..) => {}
             }
         }
@@ -144,6 +153,7 @@ impl Worker {
             Err(cause) => return Err(self.broken(&format!("starting {}", at[0].0), cause)),
         }
         active.announces = active.committed_by != self.committer.transactional_id();
+        self.overview.started(id, &at, self.broker.host().elapsed());
         self.tasks.add(*active);
         Ok(true)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use flow_core::Offset;
 use flow_kafka::broker::{
     Admin, Broker, BrokerError, CommitAnswer, Consumer, ConsumerSpec, Generation, Host, Next, OffsetCommit, Outgoing,
-    Polled, Producer, ProducerSpec, Reader, Rebalance, Sender, TopicId, TopicPartition,
+    Polled, Producer, ProducerSpec, Reader, Rebalance, Sender, Standing, TopicId, TopicPartition,
 };
 
 /// Where the process stops.
@@ -145,8 +145,8 @@ impl Consumer for GatedConsumer {
         self.inner.commit(offsets, timeout)
     }
 
-    fn lag(&mut self, partition: &TopicPartition) -> Option<u64> {
-        self.inner.lag(partition)
+    fn standing(&mut self, partition: &TopicPartition) -> Option<Standing> {
+        self.inner.standing(partition)
     }
 
     fn close(self: Box<Self>) {

@@ -154,6 +154,26 @@ impl Kafka {
         groups.groups().iter().map(|group| group.members().len()).sum()
     }
 
+    /// Opens somebody else's transaction with records of partition 0 in it.
+    pub(crate) fn open_transaction(&self, what: &str, records: &[Sent<'_>]) -> Transaction {
+        let producer: BaseProducer = self
+            .client()
+            .set("transactional.id", format!("{}-stranger", self.app))
+            .set("transaction.timeout.ms", "120000")
+            .create()
+            .unwrap();
+        producer.init_transactions(PATIENCE).unwrap();
+        producer.begin_transaction().unwrap();
+        let topic = self.topic(what);
+        for sent in records {
+            let mut record: BaseRecord<'_, str, str> = BaseRecord::to(topic).partition(0).payload(sent.value);
+            record.key = sent.key;
+            producer.send(record).map_err(|(error, _)| error).unwrap();
+        }
+        producer.flush(PATIENCE).unwrap();
+        Transaction(producer)
+    }
+
     /// The group's stable offset of partition 0.
     pub(crate) fn committed(&self, what: &str) -> Option<i64> {
         let consumer: BaseConsumer = self.client().set("isolation.level", "read_committed").create().unwrap();
@@ -206,6 +226,15 @@ impl Kafka {
                 Some(Err(error)) => panic!("reading {what}: {error}"),
             }
         }
+    }
+}
+
+/// A transaction that is open.
+pub(crate) struct Transaction(BaseProducer);
+
+impl Transaction {
+    pub(crate) fn abort(self) {
+        self.0.abort_transaction(PATIENCE).unwrap();
     }
 }
 

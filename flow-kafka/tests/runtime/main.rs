@@ -17,6 +17,7 @@ mod membership;
 mod moving;
 mod outage_log;
 mod outages;
+mod progress;
 mod proxy;
 mod purge;
 mod several_inputs;

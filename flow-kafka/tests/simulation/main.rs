@@ -14,6 +14,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod outside;
+mod progress;
 mod rebalances;
 mod slow;
 mod timers;

@@ -14,7 +14,8 @@ use super::fetcher::Chunk;
 use super::link::{self, Host, Judged, Link};
 use super::member::{Member, MemberSettings};
 use crate::broker::{
-    BrokerError, CommitAnswer, Consumer, ErrorKind, Generation, Next, OffsetCommit, Polled, Rebalance, TopicPartition,
+    BrokerError, CommitAnswer, Consumer, ErrorKind, Generation, Next, OffsetCommit, Polled, Rebalance, Standing,
+    TopicPartition,
 };
 use crate::embedded::ConnectionId;
 use crate::sim::{On, gone};
@@ -240,8 +241,8 @@ impl Consumer for DirectConsumer {
         )
     }
 
-    fn lag(&mut self, partition: &TopicPartition) -> Option<u64> {
-        self.member(|member, _| Ok(member.fetcher.lag(partition))).ok().flatten()
+    fn standing(&mut self, partition: &TopicPartition) -> Option<Standing> {
+        self.member(|member, _| Ok(member.fetcher.standing(partition))).ok().flatten()
     }
 
     fn close(self: Box<Self>) {

@@ -12,7 +12,7 @@ use super::assign::topic_name;
 use super::codes::{self, Verdict};
 use super::member::Sender;
 use super::records::{self, Kept};
-use crate::broker::{BrokerError, ErrorKind, TopicPartition};
+use crate::broker::{BrokerError, ErrorKind, Standing, TopicPartition};
 
 /// How long the broker may hold a fetch that finds nothing.
 const WAIT: Duration = Duration::from_millis(50);
@@ -110,9 +110,9 @@ impl Fetcher {
         self.fetch_at = now + RETRY;
     }
 
-    pub(super) fn lag(&self, partition: &TopicPartition) -> Option<u64> {
+    pub(super) fn standing(&self, partition: &TopicPartition) -> Option<Standing> {
         let state = self.partitions.get(partition).filter(|state| state.started)?;
-        Some(u64::try_from(state.end? - state.position).unwrap_or(0))
+        Some(Standing { position: Offset(state.position), end: Offset(state.end?) })
     }
 
     pub(super) fn has_records(&self) -> bool {
