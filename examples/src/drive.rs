@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::kafka::{Feeder, Reader};
 use crate::killer::Killer;
-use crate::progress::{Progress, grouped};
+use crate::progress::{Progress, bar, grouped};
 use crate::workers::{Done, Workers};
 use crate::{Error, Input, Results, now};
 
@@ -52,7 +52,9 @@ impl Drive {
         while self.feed.feeder.sent() < records {
             self.feed.write((self.feed.feeder.sent() + 10_000).min(records))?;
             let (name, sent) = (self.name, self.feed.feeder.sent());
-            self.progress.show(|| format!("{name}: wrote {} of {} records", grouped(sent), grouped(records)));
+            let line =
+                || format!("{name}: {} wrote {} of {} records", bar(sent, records), grouped(sent), grouped(records));
+            self.progress.show(line);
         }
         self.feed.feeder.flush()?;
         let line =
@@ -129,10 +131,16 @@ impl Drive {
 
 fn line(name: &str, done: Done, results: u64, expected: u64, time: Duration) -> String {
     let Done { records, commits, timers, .. } = done;
+    let shown = if expected > 0 { bar(results, expected) } else { String::new() };
+    let restore = match done.to_restore {
+        0 => String::new(),
+        need => format!(", restoring {} of {} snapshots", grouped(done.restored), grouped(need)),
+    };
     let rate = (records as f64 / time.as_secs_f64().max(0.001)) as u64;
     let [records, rate, commits, timers, results, expected] =
         [records, rate, commits, timers, results, expected].map(grouped);
     format!(
-        "{name}: {records} records ({rate} a second), {commits} commits, {timers} timers fired, {results} of {expected} results"
+        "{name}: {shown} {records} records ({rate} a second), {commits} commits, {timers} timers fired, {results} of {expected} results\
+         {restore}"
     )
 }

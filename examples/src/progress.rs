@@ -46,6 +46,14 @@ impl Progress {
     }
 }
 
+/// How far something with an end is: `[######--------------] 32 %`.
+pub(crate) fn bar(have: u64, need: u64) -> String {
+    const WIDTH: u128 = 20;
+    let (have, need) = (u128::from(have.min(need)), u128::from(need.max(1)));
+    let full = (have * WIDTH / need) as usize;
+    format!("[{}{}] {:>3} %", "#".repeat(full), "-".repeat(WIDTH as usize - full), have * 100 / need)
+}
+
 /// A number with its thousands apart.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -61,7 +69,17 @@ pub(crate) fn grouped(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::grouped;
+    use super::{bar, grouped};
+
+    #[test]
+    fn a_bar_is_full_at_the_end_and_not_before() {
+        assert_eq!(bar(0, 300), "[--------------------]   0 %");
+        assert_eq!(bar(150, 300), "[##########----------]  50 %");
+        assert_eq!(bar(299, 300), "[###################-]  99 %");
+        assert_eq!(bar(300, 300), "[####################] 100 %");
+        assert_eq!(bar(9, 3), bar(3, 3));
+        assert_eq!(bar(0, 0), bar(0, 1));
+    }
 
     #[test]
     fn thousands_stand_apart() {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use flow_core::Topology;
-use flow_kafka::{App, KafkaConfig, State};
+use flow_kafka::{App, KafkaConfig, Progress, State};
 use tokio::runtime::Runtime;
 
 use crate::{Error, Options};
@@ -23,11 +23,15 @@ pub(crate) struct Done {
     pub(crate) aborts: u64,
     /// Timers fired.
     pub(crate) timers: u64,
+    /// Snapshots read of the state that is being restored now, and how many there are.
+    pub(crate) restored: u64,
+    pub(crate) to_restore: u64,
 }
 
 impl Done {
     fn of(app: &App) -> Done {
-        Done::from(&app.counters())
+        let restore: Progress = app.restoring().into_values().sum();
+        Done { restored: restore.have, to_restore: restore.need, ..Done::from(&app.counters()) }
     }
 
     fn add(self, other: Done) -> Done {
@@ -36,18 +40,22 @@ impl Done {
             commits: self.commits + other.commits,
             aborts: self.aborts + other.aborts,
             timers: self.timers + other.timers,
+            restored: self.restored + other.restored,
+            to_restore: self.to_restore + other.to_restore,
         }
     }
 
     /// The line that a child writes to its parent.
     fn line(&self) -> String {
-        format!("{} {} {} {}", self.records, self.commits, self.aborts, self.timers)
+        let Done { records, commits, aborts, timers, restored, to_restore } = self;
+        format!("{records} {commits} {aborts} {timers} {restored} {to_restore}")
     }
 }
 
 impl From<&flow_kafka::Counters> for Done {
     fn from(counters: &flow_kafka::Counters) -> Done {
-        Done { records: counters.records, commits: counters.commits, aborts: counters.aborts, timers: counters.timers }
+        let flow_kafka::Counters { records, commits, aborts, timers, .. } = *counters;
+        Done { records, commits, aborts, timers, ..Done::default() }
     }
 }
 
@@ -57,7 +65,9 @@ impl FromStr for Done {
     fn from_str(line: &str) -> Result<Done, Error> {
         let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
         match numbers[..] {
-            [records, commits, aborts, timers] => Ok(Done { records, commits, aborts, timers }),
+            [records, commits, aborts, timers, restored, to_restore] => {
+                Ok(Done { records, commits, aborts, timers, restored, to_restore })
+            }
             _ => Err(Error::new(format!("a process wrote `{line}`, which is no progress"))),
         }
     }
@@ -204,7 +214,8 @@ impl Process {
         self.child.kill()?;
         self.child.wait()?;
         let mut next = Process::start(&self.arguments)?;
-        next.before = self.done();
+        // What it was restoring is begun anew.
+        next.before = Done { restored: 0, to_restore: 0, ..self.done() };
         *self = next;
         Ok(())
     }
@@ -271,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_a_child_writes_its_parent_can_read() {
-        let done = Done { records: 5, commits: 2, aborts: 0, timers: 7 };
+        let done = Done { records: 5, commits: 2, aborts: 0, timers: 7, restored: 3, to_restore: 9 };
         assert_eq!(done.line().parse::<Done>().unwrap(), done);
         assert!("5 2".parse::<Done>().is_err());
     }
