@@ -17,6 +17,8 @@ use rdkafka::{ClientContext, Offset, TopicPartitionList};
 use crate::{Error, Record, Results};
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the input may wait for a broker that is away.
+const OUTAGE: Duration = Duration::from_secs(180);
 
 fn client(brokers: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
@@ -135,10 +137,10 @@ impl Feeder {
 
     /// Waits until everything sent is acknowledged.
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        let flushed = self.producer.flush(PATIENCE);
+        let flushed = self.producer.flush(OUTAGE);
         self.check()?;
         flushed
-            .map_err(|error| Error::new(format!("the input was not acknowledged in {} s: {error}", PATIENCE.as_secs())))
+            .map_err(|error| Error::new(format!("the input was not acknowledged in {} s: {error}", OUTAGE.as_secs())))
     }
 
     fn check(&self) -> Result<(), Error> {
