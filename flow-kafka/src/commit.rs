@@ -172,7 +172,7 @@ impl Committer {
             }
             Trouble::Replace(error) => {
                 self.replace(tasks, error.kind == ErrorKind::Fenced);
-                self.try_again("a new producer takes over, its predecessor was shut out", error)
+                self.try_again("a new producer takes over and sends everything again", error)
             }
             Trouble::Unknown(error) => Ok(self.resolve(tasks, &error)),
             Trouble::Rejoined => {

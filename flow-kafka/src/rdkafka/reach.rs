@@ -78,8 +78,11 @@ impl Reach {
         if connection || facility == "SESSTMOUT" {
             self.suspect(what);
         }
+        // What becomes of a transaction is also the answer to the call that it fails; and a leader that is away comes back.
+        const ELSEWHERE: [&str; 5] = ["TXNERR", "GETPID", "ADDPARTS", "ADDOFFSETS", "METADATAUPDATE"];
+        let told_elsewhere = connection || ELSEWHERE.contains(&facility);
         let repeats = || level <= log::Level::Info && !self.is_new(&format!("{facility} {line}"));
-        let level = if connection || repeats() { log::Level::Debug } else { level };
+        let level = if told_elsewhere || repeats() { log::Level::Debug } else { level };
         log::log!(target: "librdkafka", level, "{client}: {facility}: {line}");
     }
 

@@ -156,6 +156,27 @@ fn whichever_request_of_a_transaction_a_broker_goes_away_before_or_after_everyth
     a_transaction_meets(&[Fate::Away, Fate::AwayAfter]);
 }
 
+/// The worker waits to learn what became of its commit, and is thrown out of its group for not polling.
+#[test]
+fn an_outage_in_a_commit_that_outlasts_the_poll_interval_needs_no_restart() {
+    all_at_once(&[Fate::Away, Fate::AwayAfter], |fate| {
+        let mut scene = Scene::new(&format!("poll-interval-{fate:?}").to_lowercase());
+        let config = scene.config().transaction_timeout(Duration::from_secs(2)).max_poll_interval(LONG);
+        let app = scene.start(config);
+        scene.send(100);
+        scene.await_commit();
+        scene.proxy.next(ApiKey::EndTxn, fate);
+        scene.send(50);
+        wait_for("the broker goes away", || scene.proxy.has_happened());
+        std::thread::sleep(LONG * 3 / 2);
+        scene.proxy.heal();
+        scene.send(10);
+        scene.await_commit();
+        block_on(app.shutdown()).unwrap();
+        scene.assert_exact();
+    });
+}
+
 #[test]
 fn whichever_request_of_a_transaction_finds_its_coordinator_on_the_move_everything_comes_out_once() {
     a_transaction_meets(&[Fate::Move]);
@@ -238,6 +259,27 @@ fn a_broker_that_goes_away_in_the_middle_of_a_recovery_is_waited_for_longer_than
         scene.proxy.heal();
         scene.await_commit();
         block_on(app.shutdown()).unwrap();
+        scene.assert_exact();
+    });
+}
+
+/// What is not committed is the next owner's to do again.
+#[test]
+fn a_stop_while_no_broker_answers_takes_its_time_but_ends() {
+    all_at_once(&[ApiKey::Produce, ApiKey::OffsetFetch], |request| {
+        let mut scene = Scene::new(&format!("stop-{request:?}").to_lowercase());
+        scene.send(10);
+        scene.proxy.next(request, Fate::Away);
+        let app = scene.start(scene.config().transaction_timeout(Duration::from_secs(3)));
+        wait_for("the broker goes away", || scene.proxy.has_happened());
+        std::thread::sleep(Duration::from_secs(1));
+        let asked = Instant::now();
+        block_on(app.shutdown()).unwrap();
+        assert!(asked.elapsed() < Duration::from_secs(30), "{request:?}: {:?}", asked.elapsed());
+        scene.proxy.heal();
+        let next = scene.start(scene.config());
+        scene.await_commit();
+        block_on(next.shutdown()).unwrap();
         scene.assert_exact();
     });
 }
