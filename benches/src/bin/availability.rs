@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use benches::availability::{Event, Options, Plan, Report, Result, child, run};
+use benches::cli;
 use flow_kafka::embedded::EmbeddedBroker;
 
 const HELP: &str = "\
@@ -35,21 +36,7 @@ struct Asked {
 }
 
 fn main() -> ExitCode {
-    let asked = match parse(std::env::args().skip(1)) {
-        Ok(Some(asked)) => asked,
-        Ok(None) => {
-            print!("{HELP}");
-            return ExitCode::SUCCESS;
-        }
-        Err(usage) => {
-            eprintln!("availability: {usage} (see availability --help)");
-            return ExitCode::from(2);
-        }
-    };
-    work(asked).unwrap_or_else(|error| {
-        eprintln!("availability: {error}");
-        ExitCode::FAILURE
-    })
+    cli::main("availability", HELP, parse, work)
 }
 
 /// What was asked; `None`: print the help.

@@ -5,15 +5,16 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use benches::cli;
 use benches::e2e::{PARTITIONS, PATIENCE, Result};
 use benches::process::{cpu_time_of, rss_kib_of};
+use benches::send::Send;
 use flow_kafka::embedded::EmbeddedBroker;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::RDKafkaErrorCode;
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::producer::BaseRecord;
 use rdkafka::{Offset, TopicPartitionList};
 use serde::Serialize;
 
@@ -52,25 +53,10 @@ struct Line {
 }
 
 fn main() -> ExitCode {
-    let asked = match parse(std::env::args().skip(1)) {
-        Ok(Some(asked)) => asked,
-        Ok(None) => {
-            print!("{HELP}");
-            return ExitCode::SUCCESS;
-        }
-        Err(usage) => {
-            eprintln!("broker_load: {usage} (see broker_load --help)");
-            return ExitCode::from(2);
-        }
-    };
-    let done = if asked.serves { serve() } else { load(&asked) };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("broker_load: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    cli::main("broker_load", HELP, parse, |asked| {
+        if asked.serves { serve() } else { load(&asked) }?;
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// What was asked; `None`: print the help.
@@ -207,28 +193,16 @@ fn create(broker: &Broker, topic: &str, policy: &str) -> Result<()> {
 }
 
 fn fill(broker: &Broker, topic: &str, records: u64, size: usize, keys: Option<u64>) -> Result<()> {
-    let mut config = broker.client();
-    config.set("queue.buffering.max.messages", "500000").set("batch.num.messages", "50000").set("linger.ms", "5");
-    let producer: BaseProducer = config.create()?;
+    let mut sender = Send::new(broker.client())?;
     let value = vec![b'x'; size];
     for number in 0..records {
         let key = keys.map(|keys| (number % keys).to_be_bytes());
         let mut record: BaseRecord<'_, [u8], [u8]> =
             BaseRecord::to(topic).payload(&value[..]).partition((number % PARTITIONS as u64) as i32);
         record.key = key.as_ref().map(|key| &key[..]);
-        while let Err((error, returned)) = producer.send(record) {
-            if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
-                return Err(format!("writing: {error}").into());
-            }
-            producer.poll(Duration::from_millis(5));
-            record = returned;
-        }
-        if number % 10_000 == 0 {
-            producer.poll(Duration::ZERO);
-        }
+        sender.send(record)?;
     }
-    producer.flush(PATIENCE)?;
-    Ok(())
+    sender.end()
 }
 
 fn drain(broker: &Broker, topic: &str, records: u64, read: &AtomicU64) -> Result<()> {

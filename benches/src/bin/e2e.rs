@@ -3,6 +3,7 @@
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use benches::cli;
 use benches::e2e::{Measured, Options, Result, Workload, check, drain, fill};
 use flow_kafka::embedded::EmbeddedBroker;
 use serde::Serialize;
@@ -46,21 +47,7 @@ struct Line<'a> {
 }
 
 fn main() -> ExitCode {
-    let asked = match parse(std::env::args().skip(1)) {
-        Ok(Some(asked)) => asked,
-        Ok(None) => {
-            print!("{HELP}");
-            return ExitCode::SUCCESS;
-        }
-        Err(usage) => {
-            eprintln!("e2e: {usage} (see e2e --help)");
-            return ExitCode::from(2);
-        }
-    };
-    run(&asked).unwrap_or_else(|error| {
-        eprintln!("e2e: {error}");
-        ExitCode::FAILURE
-    })
+    cli::main("e2e", HELP, parse, |asked| run(&asked))
 }
 
 /// What was asked; `None`: print the help.

@@ -3,8 +3,10 @@
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use benches::cli;
 use benches::e2e::{PARTITIONS, PATIENCE, Result};
 use benches::process::{cpu_time, peak_rss_kib, rss_kib};
+use benches::send::Send;
 use flow_core::{Topic, Topology, TopologyBuilder, TopologyError, partition_for};
 use flow_kafka::embedded::EmbeddedBroker;
 use flow_kafka::{App, KafkaConfig, State};
@@ -12,8 +14,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::RDKafkaErrorCode;
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::producer::BaseRecord;
 use rdkafka::{Message, Offset, TopicPartitionList};
 use serde::{Deserialize, Serialize};
 
@@ -60,21 +61,7 @@ struct Line {
 }
 
 fn main() -> ExitCode {
-    let asked = match parse(std::env::args().skip(1)) {
-        Ok(Some(asked)) => asked,
-        Ok(None) => {
-            print!("{HELP}");
-            return ExitCode::SUCCESS;
-        }
-        Err(usage) => {
-            eprintln!("restore: {usage} (see restore --help)");
-            return ExitCode::from(2);
-        }
-    };
-    run(&asked).unwrap_or_else(|error| {
-        eprintln!("restore: {error}");
-        ExitCode::FAILURE
-    })
+    cli::main("restore", HELP, parse, |asked| run(&asked))
 }
 
 /// What was asked; `None`: print the help.
@@ -216,27 +203,14 @@ fn create(brokers: &str, run: &str) -> Result<()> {
 
 /// One record for each key.
 fn fill(brokers: &str, run: &str, keys: u64) -> Result<()> {
-    let mut config = client(brokers);
-    config.set("enable.idempotence", "true").set("queue.buffering.max.messages", "200000").set("linger.ms", "5");
-    let producer: BaseProducer = config.create()?;
+    let mut sender = Send::new(client(brokers))?;
     let topic = format!("{run}-input");
     for number in 0..keys {
         let (key, value) = (format!("user-{number:07}"), b"1");
         let partition = partition_for(key.as_bytes(), PARTITIONS).0;
-        let mut record = BaseRecord::to(&topic).key(key.as_bytes()).payload(&value[..]).partition(partition);
-        while let Err((error, returned)) = producer.send(record) {
-            if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
-                return Err(format!("the input could not be written: {error}").into());
-            }
-            producer.poll(Duration::from_millis(10));
-            record = returned;
-        }
-        if number % 1_000 == 0 {
-            producer.poll(Duration::ZERO);
-        }
+        sender.send(BaseRecord::to(&topic).key(key.as_bytes()).payload(&value[..]).partition(partition))?;
     }
-    producer.flush(PATIENCE)?;
-    Ok(())
+    sender.end()
 }
 
 /// Bytes of keys and values in the changelog.

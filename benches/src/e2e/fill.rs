@@ -5,10 +5,10 @@ use std::time::Duration;
 use flow_core::partition_for;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::error::RDKafkaErrorCode;
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::producer::BaseRecord;
 
 use super::{KEYS, Options, PARTITIONS, PATIENCE, Payment, Result};
+use crate::send::Send;
 
 const START: i64 = 1_700_000_000_000;
 
@@ -54,12 +54,7 @@ fn admin(options: &Options) -> Result<(AdminClient<DefaultClientContext>, tokio:
 
 /// Writes the input: uniform keys, event time a fifth of a millisecond a record.
 pub fn fill(options: &Options) -> Result<()> {
-    let mut config = options.client();
-    config
-        .set("enable.idempotence", "true")
-        .set("queue.buffering.max.messages", "200000")
-        .set("batch.num.messages", "50000");
-    let producer: BaseProducer = config.create()?;
+    let mut sender = Send::new(options.client())?;
     let topic = options.input();
     let mut value = Vec::new();
     for number in 0..options.records {
@@ -67,21 +62,10 @@ pub fn fill(options: &Options) -> Result<()> {
         value.clear();
         serde_json::to_writer(&mut value, &payment(&user, number))?;
         let partition = partition_for(user.as_bytes(), PARTITIONS).0;
-        let mut record = BaseRecord::to(&topic).key(user.as_bytes()).payload(&value[..]).partition(partition);
-        record = record.timestamp(START + number as i64 / 5);
-        while let Err((error, returned)) = producer.send(record) {
-            if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
-                return Err(format!("the input could not be written: {error}").into());
-            }
-            producer.poll(Duration::from_millis(10));
-            record = returned;
-        }
-        if number % 1_000 == 0 {
-            producer.poll(Duration::ZERO);
-        }
+        let record = BaseRecord::to(&topic).key(user.as_bytes()).payload(&value[..]).partition(partition);
+        sender.send(record.timestamp(START + number as i64 / 5))?;
     }
-    producer.flush(PATIENCE)?;
-    Ok(())
+    sender.end()
 }
 
 fn payment(user: &str, number: u64) -> Payment {

@@ -40,7 +40,7 @@ pub(super) struct DirectProducer {
     transaction_timeout: Duration,
     message_timeout: Duration,
     start: Timestamp,
-    topics: Vec<String>,
+    topics: Topics,
     producer: i64,
     epoch: i16,
     state: State,
@@ -83,7 +83,7 @@ impl DirectProducer {
             transaction_timeout,
             message_timeout,
             start: host.scheduler().options().start,
-            topics: Vec::new(),
+            topics: Topics::default(),
             producer: -1,
             epoch: -1,
             state: State::New,
@@ -164,13 +164,7 @@ impl DirectProducer {
         self.check_open("send")?;
         let now = self.start + self.link.scheduler().clock();
         for record in records {
-            let Some(topic) = self.topics.get(record.topic.0 as usize) else {
-                return Err(BrokerError::new(
-                    ErrorKind::Refused,
-                    format!("topic number {} is unknown", record.topic.0),
-                ));
-            };
-            let partition = TopicPartition { topic: topic.clone(), partition: record.partition };
+            let partition = self.topics.partition(record)?;
             let size = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
             if size > RECORD_BYTES {
                 let text = format!("a record of {size} bytes for {partition} is larger than message.max.bytes");
@@ -386,12 +380,7 @@ impl DirectProducer {
 
 impl Sender for DirectProducer {
     fn topic(&mut self, name: &str) -> Result<TopicId, BrokerError> {
-        let known = self.topics.iter().position(|topic| topic == name);
-        let index = known.unwrap_or_else(|| {
-            self.topics.push(name.to_owned());
-            self.topics.len() - 1
-        });
-        Ok(TopicId(index as u32))
+        Ok(self.topics.number(name))
     }
 
     fn send(&mut self, records: &[Outgoing<'_>]) -> Result<(), BrokerError> {
@@ -507,6 +496,30 @@ pub(super) fn kept(record: &Outgoing<'_>, now: Timestamp) -> Kept {
         value: record.value.map(Bytes::copy_from_slice),
         timestamp,
         headers: Headers::from(record.headers),
+    }
+}
+
+/// The topics that a client sends to, by their numbers.
+#[derive(Default)]
+pub(super) struct Topics(Vec<String>);
+
+impl Topics {
+    /// A topic's number, which it gets now if it has none.
+    pub(super) fn number(&mut self, name: &str) -> TopicId {
+        let known = self.0.iter().position(|topic| topic == name);
+        let index = known.unwrap_or_else(|| {
+            self.0.push(name.to_owned());
+            self.0.len() - 1
+        });
+        TopicId(index as u32)
+    }
+
+    /// Where a record goes.
+    pub(super) fn partition(&self, record: &Outgoing<'_>) -> Result<TopicPartition, BrokerError> {
+        match self.0.get(record.topic.0 as usize) {
+            Some(topic) => Ok(TopicPartition { topic: topic.clone(), partition: record.partition }),
+            None => Err(BrokerError::new(ErrorKind::Refused, format!("topic number {} is unknown", record.topic.0))),
+        }
     }
 }
 

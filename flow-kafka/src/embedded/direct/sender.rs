@@ -11,7 +11,7 @@ use kafka_protocol::messages::{ProduceRequest, RequestKind, ResponseKind};
 use super::assign::topic_name;
 use super::codes;
 use super::link::{Host, Link, call};
-use super::producer::{batch_size, first_wrong, kept, ok};
+use super::producer::{Topics, batch_size, first_wrong, kept, ok};
 use super::records::{self, Kept, Origin};
 use crate::broker::{BrokerError, ErrorKind, Outgoing, Sender, TopicId, TopicPartition};
 
@@ -22,23 +22,26 @@ pub(super) struct DirectSender {
     link: Link,
     message_timeout: Duration,
     start: Timestamp,
-    topics: Vec<String>,
+    topics: Topics,
     queue: BTreeMap<TopicPartition, VecDeque<Kept>>,
 }
 
 impl DirectSender {
     pub(super) fn new(host: &Arc<Host>, message_timeout: Duration) -> Self {
         let start = host.scheduler().options().start;
-        DirectSender { link: Link::open(host), message_timeout, start, topics: Vec::new(), queue: BTreeMap::new() }
+        DirectSender {
+            link: Link::open(host),
+            message_timeout,
+            start,
+            topics: Topics::default(),
+            queue: BTreeMap::new(),
+        }
     }
 
     fn enqueue(&mut self, records: &[Outgoing<'_>]) -> Result<(), BrokerError> {
         let now = self.start + self.link.scheduler().clock();
         for record in records {
-            let Some(topic) = self.topics.get(record.topic.0 as usize) else {
-                return Err(BrokerError::new(ErrorKind::Refused, format!("{:?} is unknown", record.topic)));
-            };
-            let partition = TopicPartition { topic: topic.clone(), partition: record.partition };
+            let partition = self.topics.partition(record)?;
             self.queue.entry(partition).or_default().push_back(kept(record, now));
         }
         Ok(())
@@ -74,12 +77,7 @@ impl DirectSender {
 
 impl Sender for DirectSender {
     fn topic(&mut self, name: &str) -> Result<TopicId, BrokerError> {
-        let known = self.topics.iter().position(|topic| topic == name);
-        let index = known.unwrap_or_else(|| {
-            self.topics.push(name.to_owned());
-            self.topics.len() - 1
-        });
-        Ok(TopicId(index as u32))
+        Ok(self.topics.number(name))
     }
 
     fn send(&mut self, records: &[Outgoing<'_>]) -> Result<(), BrokerError> {
