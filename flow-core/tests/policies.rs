@@ -179,7 +179,10 @@ fn an_output_too_far_ahead_of_the_wall_clock_fails_in_its_step() {
     let fired = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| driver.advance_to(ms(10_000))));
     let message = *fired.unwrap_err().downcast::<String>().unwrap();
     assert!(
-        message.starts_with("produce failure in step `KSTREAM-SINK-0000000002`, partition 0: the output's timestamp")
+        message.starts_with(
+            "produce failure in step `KSTREAM-SINK-0000000002`, partition 0, timer `a` of key `k` due at 9000 ms: the output's timestamp"
+        ),
+        "{message}"
     );
 }
 

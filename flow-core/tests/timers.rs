@@ -84,8 +84,8 @@ fn a_handler_may_set_its_timer_again_for_the_future_only() {
     assert_eq!(error.kind, TaskErrorKind::Step);
     assert_eq!(
         error.to_string(),
-        "step failure in step `KSTREAM-PROCESSOR-0000000001`, topic clicks, partition 0, offset 1: a timer's handler sets the timer \
-         `a` for 30 ms, which has passed: it would fire for ever, so set it for a later time"
+        "step failure in step `KSTREAM-PROCESSOR-0000000001`, topic clicks, partition 0, offset 1, timer `a` of key `ann` \
+         due at 30 ms: a timer's handler sets the timer `a` for 30 ms, which has passed: it would fire for ever, so set it for a later time"
     );
 }
 
