@@ -88,7 +88,8 @@ pub(super) fn consumer(settings: &ClientSettings, spec: &ConsumerSpec) -> Result
             ("group.id", &spec.group),
             ("partition.assignment.strategy", strategy.as_str()),
             ("session.timeout.ms", &ms(session)),
-            ("heartbeat.interval.ms", &ms((session / 10).max(Duration::from_millis(1)))),
+            // By its heartbeats a member learns of a rebalance: that is most of what partitions wait for when they move.
+            ("heartbeat.interval.ms", &ms((session / 20).max(Duration::from_millis(1)))),
             ("max.poll.interval.ms", &ms(settings.poll_limit())),
         ],
     );
