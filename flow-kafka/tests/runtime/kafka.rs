@@ -12,6 +12,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::metadata::Metadata;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -90,6 +91,11 @@ impl Kafka {
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
         let created = futures::executor::block_on(admin.create_topics([&topic], &options)).unwrap();
         created.into_iter().for_each(|topic| drop(topic.unwrap()));
+        // The controller has it; a busy broker learns of it a moment later, and until then it says that there is no such topic.
+        let is_there = |metadata: Metadata| metadata.topics()[0].partitions().len() == partitions as usize;
+        wait_for("the broker knows the topic", || {
+            admin.inner().fetch_metadata(Some(name), PATIENCE).is_ok_and(is_there)
+        });
     }
 
     pub(crate) fn delete(&self, what: &str) {
